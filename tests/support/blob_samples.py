@@ -8,6 +8,8 @@ from pyroaring import BitMap
 
 from puffin_ann.blobs import (
     centroid,
+    column_changes,
+    columns,
     coverage,
     coverage_changes,
     delta,
@@ -247,6 +249,51 @@ def sample_tombstone_changes():
     }
 
 
+def sample_columns(count=1000):
+    """Values of a column of numbers with bounds, one of text, and one of which nothing is kept."""
+    rng = np.random.default_rng(1)
+    located = sample_rows(count, identities=False)
+    prices = rng.integers(-50, 50, count).astype("<i8")
+    valid = rng.random(count) < 0.9
+    prices[~valid] = 0
+    bounds = [int(value).to_bytes(8, "little", signed=True) for value in (-50, 49)]
+    words = [b"" if number % 5 == 0 else f"ü{number % 7}".encode() for number in range(count)]
+    offsets = np.concatenate([[0], np.cumsum([len(word) for word in words])]).astype("<i4")
+    return columns.ShardColumns(
+        np.stack([located.file_ids, located.row_groups, located.offsets]),
+        (
+            columns.IncludedColumn(
+                4,
+                "long",
+                64,
+                (
+                    (
+                        columns.Values(valid, prices.tobytes()),
+                        columns.Bounds(int((~valid).sum()), 0, *bounds),
+                    ),
+                ),
+            ),
+            columns.IncludedColumn(
+                9,
+                "string",
+                0,
+                (
+                    (
+                        columns.Values(np.ones(count, np.bool_), b"".join(words), offsets),
+                        columns.Bounds(0, 0, b"", "ü6".encode()),
+                    ),
+                ),
+            ),
+            columns.IncludedColumn(11, "decimal(10, 2)", 128, (None,)),
+        ),
+    )
+
+
+def sample_column_changes():
+    ordinals = np.arange(0, 3000, 3, dtype=np.uint32)
+    return column_changes.ColumnChanges(ordinals, sample_columns(), 77)
+
+
 def written(write, value):
     out = io.BytesIO()
     length = write(value, out)
@@ -254,18 +301,21 @@ def written(write, value):
     return out.getvalue()
 
 
-def same(a, b):
+def same(a, b, name="value"):
     """Equal in every field, arrays in dtype, shape and value."""
-    for name in a.__dataclass_fields__:
-        x, y = getattr(a, name), getattr(b, name)
-        if isinstance(x, np.ndarray):
-            assert isinstance(y, np.ndarray), name
-            assert x.dtype == y.dtype, name
-            np.testing.assert_array_equal(x, y, err_msg=name)
-        elif hasattr(x, "__dataclass_fields__"):
-            same(x, y)
-        else:
-            assert x == y, name
+    if isinstance(a, np.ndarray):
+        assert isinstance(b, np.ndarray), name
+        assert a.dtype == b.dtype, name
+        np.testing.assert_array_equal(a, b, err_msg=name)
+    elif hasattr(a, "__dataclass_fields__"):
+        for field in a.__dataclass_fields__:
+            same(getattr(a, field), getattr(b, field), field)
+    elif isinstance(a, tuple) and isinstance(b, tuple):
+        assert len(a) == len(b), name
+        for one, other in zip(a, b, strict=True):
+            same(one, other, name)
+    else:
+        assert a == b, name
     return True
 
 
@@ -276,6 +326,8 @@ SAMPLES = {
     coverage: lambda: coverage.encode(sample_coverage()),
     graph: lambda: written(graph.write, sample_graph()),
     rows: lambda: written(rows.write, sample_rows()),
+    columns: lambda: written(columns.write, sample_columns()),
+    column_changes: lambda: written(column_changes.write, sample_column_changes()),
     tombstones: lambda: tombstones.encode(BitMap([1, 5])),
     coverage_changes: lambda: coverage_changes.encode(sample_coverage_changes()),
     tombstone_changes: lambda: tombstone_changes.encode(sample_tombstone_changes()),
@@ -302,6 +354,8 @@ VALUES = {
     directory.TYPE: sample_directory(),
     coverage_changes.TYPE: sample_coverage_changes(),
     tombstone_changes.TYPE: sample_tombstone_changes(),
+    columns.TYPE: sample_columns(),
+    column_changes.TYPE: sample_column_changes(),
 }
 
 

@@ -4,12 +4,15 @@ Each function takes a blob's bytes and a folder to unpack into. It raises Format
 are refused, and AssertionError for a value that should have been.
 """
 
+import contextlib
 import io
 
 import numpy as np
 
 from puffin_ann.blobs import (
     centroid,
+    column_changes,
+    columns,
     coverage,
     coverage_changes,
     delta,
@@ -23,6 +26,8 @@ from puffin_ann.blobs import (
     tombstone_changes,
     tombstones,
 )
+from puffin_ann.errors import BlobFormatError
+from puffin_ann.search.included.arrow_values import check_values
 
 
 def read_graph(data, folder):
@@ -141,6 +146,38 @@ def read_tombstone_changes(data, _folder):
     return value
 
 
+def read_columns(data, _folder):
+    value = columns.read(io.BytesIO(data))
+    _assert_columns(value)
+    return value
+
+
+def read_column_changes(data, _folder):
+    value = column_changes.read(io.BytesIO(data))
+    assert (np.diff(value.ordinals.astype(np.int64)) > 0).all()
+    _assert_columns(value.values)
+    return value
+
+
+def _assert_columns(value):
+    for column in value.columns:
+        for block in column.blocks:
+            if block is None:
+                continue
+            values, bounds = block
+            assert len(values.valid) <= value.locators.shape[1]
+            assert (bounds.lower is None) == (bounds.upper is None)
+            if column.bits:
+                assert len(values.data) == -(-len(values.valid) * column.bits // 8)
+            else:
+                assert len(values.offsets) == len(values.valid) + 1
+                assert values.offsets[0] == 0
+                assert values.offsets[-1] == len(values.data)
+                assert (np.diff(values.offsets) >= 0).all()
+    with contextlib.suppress(BlobFormatError):
+        check_values(value)
+
+
 def read_tombstones(data, _folder):
     return tombstones.decode(data, 2**32)
 
@@ -161,6 +198,8 @@ READERS = {
     tombstones: read_tombstones,
     coverage_changes: read_coverage_changes,
     tombstone_changes: read_tombstone_changes,
+    columns: read_columns,
+    column_changes: read_column_changes,
     centroid: read_centroid,
     delta: read_delta,
 }

@@ -7,6 +7,8 @@ import numpy as np
 
 from puffin_ann.blobs import (
     centroid,
+    column_changes,
+    columns,
     coverage,
     coverage_changes,
     delta,
@@ -33,6 +35,8 @@ OURS: dict[str, tuple[str, np.dtype[Any]]] = {
     graph.TYPE: (graph.KIND, graph.HEAD),
     rows.TYPE: (rows.KIND, rows.HEAD),
     rows_v1.TYPE: (rows.KIND, rows_v1.HEAD),
+    columns.TYPE: (columns.KIND, columns.HEAD),
+    column_changes.TYPE: (column_changes.KIND, column_changes.HEAD),
     tombstones.TYPE: (tombstones.KIND, tombstones.HEAD),
     tombstone_changes.TYPE: (tombstone_changes.KIND, tombstone_changes.HEAD),
     centroid.TYPE: (centroid.KIND, centroid.HEAD),

@@ -62,6 +62,11 @@ class IndexDeclaration(Model):
         default="float32",
         description="How shards store vectors; answers are measured by the table's in any form.",
     )
+    include: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        default=(),
+        max_length=64,
+        description="Columns of which shards keep the values, for conditions and answers.",
+    )
     recall_target: float = Field(
         default=0.95, ge=0.5, le=1.0, description="A run that measures less publishes nothing."
     )
@@ -103,6 +108,19 @@ class IndexDeclaration(Model):
             for name in ("shards", "partitions_per_shard"):
                 if getattr(self, name) != IndexDeclaration.model_fields[name].default:
                     raise ValueError(f"algorithm {CENTROID!r} has no shards; leave {name!r} out")
+        return self
+
+    @model_validator(mode="after")
+    def _columns_that_can_be_included(self) -> "IndexDeclaration":
+        if self.include and self.algorithm == CENTROID:
+            raise ValueError(f"algorithm {CENTROID!r} keeps nothing of rows; leave 'include' out")
+        twice = sorted({name for name in self.include if self.include.count(name) > 1})
+        if twice:
+            raise ValueError(f"field 'include': {twice[0]!r} is named twice")
+        if self.column in self.include:
+            raise ValueError(
+                f"field 'include': {self.column!r} is the indexed column, which shards hold anyway"
+            )
         return self
 
     @model_validator(mode="after")
@@ -164,11 +182,13 @@ class IndexDeclaration(Model):
     def shape(self) -> dict[str, Any]:
         """Return the fields that shape the index, in which indexes of earlier releases are told.
 
-        Those had no other vectors than float32, and did not say so.
+        Those had no other vectors than float32 and no included columns, and did not say so.
         """
         shape = self.model_dump(mode="json", include=SHAPING)
         if self.vectors == "float32":
             del shape["vectors"]
+        if not self.include:
+            del shape["include"]
         return shape
 
     def overridden(self, overrides: Mapping[str, Any]) -> "IndexDeclaration":
@@ -211,6 +231,7 @@ SHAPING = {
     "bad_vectors",
     "seed",
     "vectors",
+    "include",
 }
 """Fields that shape the index; a change of one makes the next run build it again."""
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import Table
+from pyiceberg.types import NestedField
 
 from puffin_ann.declaration import CENTROID
 from puffin_ann.errors import ColumnNotFoundError, QueryError
@@ -25,8 +26,10 @@ from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.kept import KeptConditions
 from puffin_ann.search.failover import Serving, tell_lost_cells
 from puffin_ann.search.files.tier import FileTier
+from puffin_ann.search.included.answers import RowPlaces, kept_values
+from puffin_ann.search.included.kept_columns import KeptColumns
 from puffin_ann.search.index_version import IndexVersion
-from puffin_ann.search.merge import Merged, Source, keys_of, merge
+from puffin_ann.search.merge import Merged, Source, in_shards, keys_of, merge
 from puffin_ann.search.query_checks import (
     Freshness,
     checked_distance,
@@ -184,7 +187,7 @@ class Index:
         """Return the rows that a condition lets be answered; None if it is none, or true of all."""
         if where is None:
             return None
-        found = self._conditions.rows(self.table, self.version, self.view, where)
+        found = self._conditions.rows(self.table, self.version, self.view, where, self._kept)
         return None if found.condition.is_always_true else found
 
     def _nearest(
@@ -376,6 +379,11 @@ class Index:
             self._row_vectors,
         )
 
+    @cached_property
+    def _kept(self) -> KeptColumns:
+        """Values of columns that the version keeps of its rows."""
+        return KeptColumns(self.table.io, self.version)
+
     def _row_vectors(self) -> RowVectorReader:
         """Return what reads vectors that shards have not as they are."""
         form = self.version.routing.vectors
@@ -422,7 +430,7 @@ class Index:
             bytes_of_table=table_bytes,
             where=None if allowed is None else allowed.condition.text,
             rows_allowed=None if allowed is None else allowed.rows,
-            damaged=(*self.damage, *lost_cells),
+            damaged=(*self.damage, *lost_cells, *self._kept.damage),
         )
 
     def _answer(
@@ -437,9 +445,32 @@ class Index:
         keys = keys_of(sources, merged.sources[there], merged.ordinals[there])
         distances = merged.distances[there]
         rank += 1
+
+        def kept(fields: Sequence[NestedField]) -> tuple[NDArray[np.bool_], pa.Table]:
+            shards = in_shards(sources, merged.sources[there], merged.ordinals[there])
+            locators = np.stack([self._file_ids[keys[0]], keys[1], keys[2]])
+            return kept_values(self._kept, fields, RowPlaces(*shards, locators))
+
         return answer_table(
-            self.table, self._paths, self.view.sizes, query, rank, distances, keys, columns, report
+            self.table,
+            self._paths,
+            self.view.sizes,
+            query,
+            rank,
+            distances,
+            keys,
+            columns,
+            report,
+            kept if columns and self._kept.blobs else None,
         )
+
+    @cached_property
+    def _file_ids(self) -> NDArray[np.int64]:
+        """(files,) int64, ids of the data files, by rank; -1 of those that are not covered."""
+        ranks = self.view.rank_of_file_id
+        found = np.full(len(self.view.files), -1, np.int64)
+        found[ranks.ranks] = ranks.file_ids
+        return found
 
     @cached_property
     def _paths(self) -> pa.StringArray:

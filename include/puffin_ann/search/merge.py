@@ -21,11 +21,15 @@ class Source:
             those there are.
         distances: (q, k) float32, ascending; inf where there is no answer.
         keys: (ordinals) -> file rank, row group and row offset, by which ties are broken.
+        shard: id of the shard that the rows are of; -1 if they are of none.
+        ordinals_in_shard: (m,) int64, by a row's number in the source; None: they are the same.
     """
 
     ordinals: NDArray[np.int64]
     distances: NDArray[np.float32]
     keys: Callable[[NDArray[np.int64]], LocatorKeys]
+    shard: int = -1
+    ordinals_in_shard: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)
@@ -110,3 +114,22 @@ def keys_of(
         if len(here):
             keys[0, here], keys[1, here], keys[2, here] = source.keys(ordinals[here])
     return keys
+
+
+def in_shards(
+    sources: Sequence[Source], origin: NDArray[np.int64], ordinals: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return (n,) int64 twice: ids of the shards that answers are of, -1 for none, and ordinals.
+
+    Args:
+        sources: which gave them.
+        origin: (n,) int64, index of the source of each.
+        ordinals: (n,) int64, in the sources.
+    """
+    shards = np.array([source.shard for source in sources], np.int64)[origin]
+    found = ordinals.copy()
+    for number, source in enumerate(sources):
+        if source.ordinals_in_shard is not None:
+            here = np.flatnonzero(origin == number)
+            found[here] = source.ordinals_in_shard[ordinals[here]]
+    return shards, found

@@ -1,7 +1,7 @@
 """What a search answers: a table of rows with their distances and places, and what it rests on."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, starmap
 from typing import Any
@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.table import Table
+from pyiceberg.types import NestedField
 
 from puffin_ann.errors import QueryError
 from puffin_ann.lake.read.columns import ColumnReader, DataFile
+from puffin_ann.lake.read.projection import select
 
 LOCATOR = pa.struct(
     [
@@ -45,6 +47,8 @@ class SearchReport:
             nearest to the queries are; 0 where all that were probed are.
         bytes_of_columns: bytes of data files that were read to fetch the columns asked for; what
             was in memory does not count.
+        rows_with_columns: rows answered of which the index had the columns asked for, so that the
+            table was not read for them.
         bytes_of_table: bytes of vectors that were read of the table for rows of the index, as they
             are stored there: those that were kept from before do not count.
         where: the condition that every row answered satisfies; None if there was none.
@@ -61,10 +65,15 @@ class SearchReport:
     rows_scanned: int
     bytes_by_ranges: int = 0
     bytes_of_columns: int = 0
+    rows_with_columns: int = 0
     bytes_of_table: int = 0
     where: str | None = None
     rows_allowed: int | None = None
     damaged: tuple[str, ...] = ()
+
+
+Kept = Callable[[Sequence[NestedField]], tuple[NDArray[np.bool_], pa.Table]]
+"""Returns which of the rows answered, (n,) bool, have values kept of all columns, and those."""
 
 
 def check_columns(columns: Sequence[str]) -> None:
@@ -114,6 +123,7 @@ def answer_table(
     keys: NDArray[np.int64],
     columns: Sequence[str],
     report: SearchReport,
+    kept: Kept | None = None,
 ) -> pa.Table:
     """Return answers, their locators given as ranks of `files`, row groups and offsets.
 
@@ -127,6 +137,7 @@ def answer_table(
         keys: (3, n) int64: rank of the file, row group and row offset.
         columns: to fetch.
         report: of the answer.
+        kept: returns columns of the rows that the index has them of.
     """
     locator = pa.StructArray.from_arrays(
         [
@@ -140,11 +151,36 @@ def answer_table(
     names = list(_OWN_NAMES)
     if columns:
         reader = ColumnReader(table, columns)
-        found, numbers = np.unique(keys[0], return_inverse=True)
-        named = zip(files.take(array_of(found)).to_pylist(), sizes[found].tolist(), strict=True)
-        fetched = reader.rows(list(starmap(DataFile, named)), numbers, keys[1], keys[2])
-        report = replace(report, bytes_of_columns=reader.bytes_read)
+        there, fetched = np.zeros(len(query), np.bool_), None
+        if kept is not None:
+            there, fetched = kept(select(table, columns).fields)
+        if fetched is None or not there.all():
+            rest = _read(reader, files, sizes, keys[:, ~there])
+            fetched = rest if fetched is None else _in_order(there, fetched, rest)
+        report = replace(
+            report, bytes_of_columns=reader.bytes_read, rows_with_columns=int(there.sum())
+        )
         names += fetched.column_names
         own += fetched.columns
     metadata = {"puffin_ann": json.dumps(vars(report))}
     return pa.Table.from_arrays([*own, locator], [*names, "locator"], metadata=metadata)
+
+
+def _read(
+    reader: ColumnReader,
+    files: pa.StringArray,
+    sizes: NDArray[np.int64],
+    keys: NDArray[np.int64],
+) -> pa.Table:
+    """Return columns of rows as the table has them."""
+    found, numbers = np.unique(keys[0], return_inverse=True)
+    named = zip(files.take(array_of(found)).to_pylist(), sizes[found].tolist(), strict=True)
+    return reader.rows(list(starmap(DataFile, named)), numbers, keys[1], keys[2])
+
+
+def _in_order(there: NDArray[np.bool_], those: pa.Table, others: pa.Table) -> pa.Table:
+    """Return rows of two tables in one, the first those that are marked."""
+    places = np.empty(len(there), np.int64)
+    places[there] = np.arange(len(those))
+    places[~there] = np.arange(len(those), len(there))
+    return pa.concat_tables([those, others]).take(array_of(places))

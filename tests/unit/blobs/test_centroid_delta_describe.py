@@ -7,7 +7,18 @@ import struct
 import numpy as np
 import pytest
 
-from puffin_ann.blobs import centroid, delta, graph, hnsw, ivf, routing, rows, rows_v1
+from puffin_ann.blobs import (
+    centroid,
+    column_changes,
+    columns,
+    delta,
+    graph,
+    hnsw,
+    ivf,
+    routing,
+    rows,
+    rows_v1,
+)
 from puffin_ann.blobs.describe import OURS, describe
 from puffin_ann.blobs.encoding.container import ContainerReader
 from puffin_ann.errors import BlobFormatError, FormatError
@@ -98,7 +109,7 @@ def test_description_names_head_fields_and_sections(module):
     told = describe(module.TYPE, io.BytesIO(data))
 
     assert told["known"]
-    by_ranges = "1.2" if module in (graph, delta, hnsw, ivf) else "1.0"
+    by_ranges = "1.2" if module in (graph, delta, hnsw, ivf, columns, column_changes) else "1.0"
     assert told["version"] == ("2.1" if module is rows else by_ranges)
     assert told["bytes"] == len(data)
     assert "head" in [section["kind"] for section in told["sections"]]

@@ -52,6 +52,10 @@ RECORDS = {
     "puffin_ann.blobs.coverage_changes:HEAD",
     "puffin_ann.blobs.tombstone_changes:HEAD",
     "puffin_ann.blobs.tombstone_changes:SHARD",
+    "puffin_ann.blobs.columns:HEAD",
+    "puffin_ann.blobs.columns:COLUMN",
+    "puffin_ann.blobs.columns:BLOCK",
+    "puffin_ann.blobs.column_changes:HEAD",
 }
 
 

@@ -12,6 +12,8 @@ import json
 import pytest
 
 from puffin_ann.blobs import (
+    column_changes,
+    columns,
     coverage,
     coverage_changes,
     delta,
@@ -48,17 +50,28 @@ WITHOUT_SHARD = {
     coverage_changes.TYPE,
     tombstone_changes.TYPE,
 }
-STORED_PLAIN = {graph.TYPE, rows.TYPE, rows_v1.TYPE, delta.TYPE, hnsw.TYPE, ivf.TYPE}
+STORED_PLAIN = {
+    graph.TYPE,
+    rows.TYPE,
+    rows_v1.TYPE,
+    delta.TYPE,
+    hnsw.TYPE,
+    ivf.TYPE,
+    columns.TYPE,
+    column_changes.TYPE,
+}
 
 APART = "routing-1.1.puffin"
 ROWS = "rows-2.1.puffin"
 ROWS_BEFORE = "rows-2.0.puffin"
+COLUMNS = "columns-1.0.puffin"
 LATER = {
     "directory-1.0.puffin": (directory.TYPE,),
     "hnsw-1.0.puffin": (hnsw.TYPE,),
     "ivf-1.0.puffin": (ivf.TYPE,),
     ROWS: (rows.TYPE,),
     ROWS_BEFORE: (rows.TYPE,),
+    COLUMNS: (columns.TYPE, column_changes.TYPE),
     "changes-1.0.puffin": (coverage_changes.TYPE, tombstone_changes.TYPE),
     APART: (partitions.TYPE, routing.TYPE),
 }
@@ -71,6 +84,9 @@ HELD = {
     BY_RANGES: (graph.TYPE, rows_v1.TYPE, delta.TYPE, hnsw.TYPE, ivf.TYPE),
 }
 """The types in each file. A routing blob beside one of partitions has none within."""
+
+ALIGNED = (BY_RANGES, ROWS, ROWS_BEFORE, COLUMNS)
+"""Files whose blobs are read by ranges."""
 
 BY_EARLIER_WRITERS = {
     "every-blob-1.0.puffin",
@@ -93,7 +109,7 @@ def values_of(name) -> dict:
 def write_blobs(name) -> bytes:
     """One blob of each type of a file, and one of Iceberg's own."""
     out, types = io.BytesIO(), HELD[name]
-    with PuffinWriter(out, alignment=64 if name in (BY_RANGES, ROWS, ROWS_BEFORE) else 1) as writer:
+    with PuffinWriter(out, alignment=64 if name in ALIGNED else 1) as writer:
         for type in types:
             module, value = MODULES[type], values_of(name)[type]
             if type == routing.TYPE and partitions.TYPE in types:

@@ -13,6 +13,8 @@ from pyroaring import BitMap
 
 from puffin_ann.blobs import (
     centroid,
+    column_changes,
+    columns,
     coverage,
     coverage_changes,
     delta,
@@ -32,6 +34,8 @@ from tests.support import rows_v1_writer
 from tests.support.blob_samples import (
     same,
     sample_centroids,
+    sample_column_changes,
+    sample_columns,
     sample_coverage,
     sample_coverage_changes,
     sample_delta,
@@ -46,6 +50,8 @@ from tests.support.blob_samples import (
 )
 from tests.support.checked_decoders import (
     read_centroid,
+    read_column_changes,
+    read_columns,
     read_coverage,
     read_coverage_changes,
     read_delta,
@@ -103,6 +109,12 @@ TARGETS = {
         tombstones,
         tombstones.encode(BitMap([*range(20), *range(70_000, 80_000, 3), 2**31])),
         read_tombstones,
+    ),
+    "columns": (columns, written(columns.write, sample_columns(300)), read_columns),
+    "column changes": (
+        column_changes,
+        written(column_changes.write, sample_column_changes()),
+        read_column_changes,
     ),
     "coverage changes": (
         coverage_changes,

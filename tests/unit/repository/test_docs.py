@@ -91,7 +91,7 @@ def test_the_fields_said_to_shape_the_index_change_the_fingerprint():
     other = {
         "name": "m", "table": "c.n.u", "column": "w", "key": "k", "metric": "ip",
         "algorithm": "exact", "parameters": {"R": 32}, "shards": 2, "partitions_per_shard": 2,
-        "bad_vectors": "refuse", "vectors": "float16", "seed": 1,
+        "bad_vectors": "refuse", "vectors": "float16", "include": ["a"], "seed": 1,
         "recall_target": 0.9, "gate": {"k": 5},
         "schedule": "@daily", "spark": {"conn_id": "x"}, "build": {"max_submits": 2},
         "airflow": {"pool": "x"},

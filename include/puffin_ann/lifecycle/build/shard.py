@@ -16,6 +16,7 @@ from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.build.cell_order import ShardCells, in_cell_order
 from puffin_ann.lifecycle.build.train import TrainResult
 from puffin_ann.lifecycle.documents.run import Assigned, BuiltShard, RunPlan, StagedFile
+from puffin_ann.lifecycle.ingest.included_columns import write_included
 from puffin_ann.lifecycle.ingest.segments import VectorRows, block_offset, mapped_rows, read_block
 from puffin_ann.lifecycle.runtime.progress import Report
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
@@ -95,13 +96,16 @@ def build_shard(
             made_by.encode(built, out, Stored(plan.declaration.vectors))
         with where.open("wb") as out:
             rows_blob.write(located, out)
+        blobs = {made_by.blob_type: encoded, rows_blob.TYPE: where}
+        if plan.included:
+            blobs |= write_included(workspace, located, scratch)
         return BuiltShard(
             shard_id=shard,
             file=stage_shard(
                 workspace,
                 plan,
                 shard,
-                {made_by.blob_type: encoded, rows_blob.TYPE: where},
+                blobs,
             ),
             rows=len(rows.vectors),
             bytes=encoded.stat().st_size + where.stat().st_size,

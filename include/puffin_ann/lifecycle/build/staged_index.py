@@ -67,6 +67,8 @@ def routing_of(
     )
     if plan.column_type:
         noted = noted.noting(column_type=plan.column_type)
+    if plan.included:
+        noted = noted.noting(included=plan.included)
     return Routing(
         metric=declaration.metric,
         algorithm=algorithm,

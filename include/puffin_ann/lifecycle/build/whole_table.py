@@ -48,4 +48,5 @@ def plan_of_whole_table(
             submits(4 * fit.dimension * fit.rows, declaration.build.max_submits),
         ),
         column_type=fit.column.element,
+        included=fit.included,
     )

@@ -25,6 +25,7 @@ Noted = TypeVar("Noted")
 
 _SECONDS = TypeAdapter(dict[str, FiniteFloat])
 _COUNTS = TypeAdapter(dict[str, Count])
+_FIELD_IDS = TypeAdapter(tuple[Count, ...])
 _RATES = TypeAdapter(Rates)
 _DRIFT = TypeAdapter(Drift)
 _TRIALS = TypeAdapter(tuple[Trial, ...])
@@ -41,6 +42,7 @@ class Notes(TypedDict, total=False):
         drift: how well the centroids fit the rows added since they were made.
         next_file_id: above any file id that was in use at some time.
         column_type: of the indexed column's elements.
+        included: field ids of the columns that shards keep values of.
         stage_seconds: how long each stage of the run took.
         vector_bytes_read: bytes of vectors that the run read.
         skipped: rows that are not indexed, by reason.
@@ -56,6 +58,7 @@ class Notes(TypedDict, total=False):
     drift: Drift
     next_file_id: int
     column_type: str
+    included: Sequence[int]
     stage_seconds: dict[str, float]
     vector_bytes_read: int
     skipped: dict[str, int]
@@ -105,6 +108,11 @@ class IndexProperties:
     def column_type(self) -> str | None:
         """The type of the indexed column's elements."""
         return self.texts.get(key_of("column_type"))
+
+    @property
+    def included(self) -> tuple[int, ...]:
+        """Field ids of the columns that shards keep values of."""
+        return self._read("included", _FIELD_IDS, ())
 
     @property
     def stage_seconds(self) -> dict[str, float]:

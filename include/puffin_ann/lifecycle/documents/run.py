@@ -77,6 +77,7 @@ class RunPlan(Document):
         files: data files that are read.
         manifests: paths of the base snapshot's manifests.
         column_type: of the column's elements.
+        included: field ids of the columns of which shards keep the values.
         planned_ms: when it was planned, milliseconds since 1970. What is published takes times from
             here, so that two attempts at it make the same bytes.
     """
@@ -91,6 +92,7 @@ class RunPlan(Document):
     files: tuple[PlannedFile, ...]
     manifests: tuple[str, ...]
     column_type: str = ""
+    included: tuple[int, ...] = ()
     planned_ms: int = 0
 
     def rows_of(self, task: AssignTask) -> int:

@@ -22,7 +22,7 @@ def require_key(table: Table, declaration: IndexDeclaration) -> None:
     whose = f"key of index {declaration.name!r}"
     fields = {field.name: field for field in table.schema().fields}
     if key not in fields:
-        now = _renamed(table, key)
+        now = renamed_to(table, key)
         raise ColumnNotFoundError(
             f"{whose}: {name_of(table)} has no top-level column {key!r}; "
             + (
@@ -39,7 +39,7 @@ def require_key(table: Table, declaration: IndexDeclaration) -> None:
         )
 
 
-def _renamed(table: Table, name: str) -> str | None:
+def renamed_to(table: Table, name: str) -> str | None:
     """Return what the column is called that last had a name; None if there is none any more."""
     now = {field.field_id: field.name for field in table.schema().fields}
     for _, schema in sorted(table.schemas().items(), reverse=True):

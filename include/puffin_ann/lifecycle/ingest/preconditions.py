@@ -11,6 +11,7 @@ from puffin_ann.errors import BadInputError, TooFewRowsError
 from puffin_ann.lake.commit.publish_mode import publish_mode
 from puffin_ann.lake.read.parquet import dimension_of
 from puffin_ann.lake.read.vector_column import VectorColumn, table_vector_column
+from puffin_ann.lifecycle.ingest.included_columns import require_included
 from puffin_ann.lifecycle.ingest.key_column import require_key
 from puffin_ann.puffin.layout import MAX_JAVA_BLOB
 from puffin_ann.search.snapshot_view import LiveState
@@ -23,11 +24,13 @@ class Fit:
     Attributes:
         rows: live ones.
         dimension: of most of the vectors.
+        included: field ids of the columns that shards keep values of.
     """
 
     column: VectorColumn
     rows: int
     dimension: int
+    included: tuple[int, ...]
 
 
 def require_fit(declaration: IndexDeclaration, table: Table, live: LiveState) -> Fit:
@@ -46,6 +49,7 @@ def require_fit(declaration: IndexDeclaration, table: Table, live: LiveState) ->
     publish_mode(table, declaration.publishes_by)
     column = table_vector_column(table, declaration.column)
     require_key(table, declaration)
+    included = require_included(table, declaration)
     rows = live.rows
     check_rows(declaration.table, rows)
     dimension = dimension_of(table.io, live.files, column)
@@ -56,7 +60,7 @@ def require_fit(declaration: IndexDeclaration, table: Table, live: LiveState) ->
         )
     check_subspaces(declaration.algorithm, declaration.parameters, dimension)
     check_cells(declaration, rows, dimension)
-    return Fit(column, rows, dimension)
+    return Fit(column, rows, dimension, included)
 
 
 def check_rows(table: str, rows: int) -> None:

@@ -17,6 +17,7 @@ def changed_fields(state: IndexState, declaration: IndexDeclaration) -> str:
     if not isinstance(before, dict):
         return "its fingerprint is another"
     before.setdefault("vectors", "float32")  # of earlier releases, which had no others
+    before.setdefault("include", [])
     now = declaration.model_dump(mode="json", include=set(SHAPING))
     changed = [
         f"{name} {before.get(name)!r} → {value!r}"

@@ -18,7 +18,7 @@ class ShardState:
         rows: rows of its rows blob, tombstoned ones included.
         tombstones: those of them that are deleted.
         bytes: of its engine's or delta blob.
-        rows_bytes: of its rows blob.
+        rows_bytes: of its rows blob, and of what keeps values of columns.
         tombstone_bytes: of its tombstones blob; 0 without one.
     """
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pyiceberg.table import Table
 
 from puffin_ann.blobs import centroid as centroid_blob
+from puffin_ann.blobs import columns as columns_blob
 from puffin_ann.blobs import coverage as coverage_blob
 from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.blobs import rows as rows_blob
@@ -176,7 +177,8 @@ def _built(workspace: Workspace) -> VersionContent:
         )
     blobs = {
         shard.shard_id: dict.fromkeys(
-            (engine(version.routing.algorithm).blob_type, *rows_blob.TYPES), version.file_of(shard)
+            (engine(version.routing.algorithm).blob_type, *rows_blob.TYPES, columns_blob.TYPE),
+            version.file_of(shard),
         )
         for shard in version.routing.shards
     }

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from pyroaring import BitMap
 
 from puffin_ann.blobs import centroid as centroid_blob
+from puffin_ann.blobs import column_changes as column_changes_blob
+from puffin_ann.blobs import columns as columns_blob
 from puffin_ann.blobs import coverage as coverage_blob
 from puffin_ann.blobs import coverage_changes as coverage_changes_blob
 from puffin_ann.blobs import rows as rows_blob
@@ -214,10 +216,12 @@ def _entry(applied: AppliedShard, base: IndexVersion) -> ShardEntry:
 
 def _sources(applied: AppliedShard, plan: RefreshPlan, base: IndexVersion) -> Mapping[str, str]:
     has_new_rows = applied.file is not None and rows_blob.TYPE in applied.blobs
+    of_engine = DELTA.blob_type if applied.kind == "delta" else engine(plan.algorithm).blob_type
     kinds = [
-        DELTA.blob_type if applied.kind == "delta" else engine(plan.algorithm).blob_type,
+        of_engine,
         *((rows_blob.TYPE,) if has_new_rows else rows_blob.TYPES),
         *([tombstones_blob.TYPE] if applied.tombstones else []),
+        *_kinds_of_columns(applied, is_made=of_engine in applied.blobs),
     ]
     before = {shard.shard_id: base.file_of(shard) for shard in base.routing.shards}
     return {
@@ -226,6 +230,19 @@ def _sources(applied: AppliedShard, plan: RefreshPlan, base: IndexVersion) -> Ma
         else before[applied.shard_id]
         for kind in kinds
     }
+
+
+def _kinds_of_columns(applied: AppliedShard, *, is_made: bool) -> Sequence[str]:
+    """Return the types of a shard's blobs that keep values: changes are of the blob before them.
+
+    Args:
+        applied: what became of the shard.
+        is_made: its ordinals are others now.
+    """
+    kinds = (columns_blob.TYPE, column_changes_blob.TYPE)
+    if is_made or columns_blob.TYPE in applied.blobs:
+        return [kind for kind in kinds if kind in applied.blobs]
+    return kinds
 
 
 def _added_tombstones(

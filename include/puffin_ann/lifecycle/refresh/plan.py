@@ -105,6 +105,7 @@ def make_plan(
         files=files,
         manifests=manifests,
         column_type=column.element,
+        included=IndexProperties(routing.properties).included,
         base_path=version.path,
         base_run_id=version.run_id,
         registered=tuple(entry.path for entry in find_registered(table)),

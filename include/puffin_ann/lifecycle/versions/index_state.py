@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from pyiceberg.table import Table
 
+from puffin_ann.blobs import column_changes as column_changes_blob
+from puffin_ann.blobs import columns as columns_blob
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs import tombstones as tombstones_blob
 from puffin_ann.blobs.routing import ShardEntry
@@ -113,14 +115,15 @@ def bytes_of(table: Table, version: IndexVersion) -> int:
 
 
 def _shard(entry: ShardEntry, sizes: Mapping[str, int]) -> ShardState:
-    apart = (*rows_blob.TYPES, tombstones_blob.TYPE)
+    beside = (*rows_blob.TYPES, columns_blob.TYPE, column_changes_blob.TYPE)
+    apart = (*beside, tombstones_blob.TYPE)
     return ShardState(
         shard_id=entry.shard_id,
         kind=entry.kind,
         rows=entry.rows,
         tombstones=entry.tombstones,
         bytes=sum(size for kind, size in sizes.items() if kind not in apart) or entry.bytes,
-        rows_bytes=sum(sizes.get(kind, 0) for kind in rows_blob.TYPES),
+        rows_bytes=sum(sizes.get(kind, 0) for kind in beside),
         tombstone_bytes=sizes.get(tombstones_blob.TYPE, 0),
     )
 

@@ -21,6 +21,8 @@ from puffin_ann.lake.store.objects import FOLDER, object_length
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.search.consistency import check_cells
+from puffin_ann.search.included.arrow_values import check_values
+from puffin_ann.search.included.kept_columns import READERS
 from puffin_ann.search.index_files import BlobPlace
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.shards.blobs import shard_blobs
@@ -138,6 +140,7 @@ def _live_rows(
 ) -> BitMap64:
     """Return the rows of a shard that are not deleted, numbered through all covered files."""
     _check_rows_blob(io, version, shard, cells)
+    _check_columns(io, version, shard)
     with scratch_folder(f"shard-{shard.shard_id}") as folder:
         cache = LocalCache(folder, UNBOUNDED)
         return _rows_of(version, load_shard(io, version, shard, cache, OWN))
@@ -147,6 +150,22 @@ def _rows_of(version: IndexVersion, shard: LoadedShard) -> BitMap64:
     live = np.ones(len(shard.locators), np.bool_)
     live[shard.tombstones] = False
     return BitMap64(version.covered.numbers(shard.locators, np.flatnonzero(live)))
+
+
+def _check_columns(io: FileIO, version: IndexVersion, shard: ShardEntry) -> None:
+    """Read all values of columns that are kept of a shard; searches ask the table in their place.
+
+    Raises:
+        FormatError: a blob is damaged.
+    """
+    where = f"{version.file_of(shard)}: shard {shard.shard_id}"
+    with version.files(io) as files:
+        for kind, reader in READERS.items():
+            for blob in files.find(kind, shard.shard_id, shard.file):
+                try:
+                    check_values(reader(blob.open(), shard.rows).all())
+                except FormatError as error:
+                    raise type(error)(f"{where}: {error}") from None
 
 
 def _check_rows_blob(

@@ -12,6 +12,8 @@ from puffin_ann.lake.read.column_chunks import Kept
 from puffin_ann.lake.read.conditions.condition import Condition, read_condition
 from puffin_ann.lake.read.conditions.matching_rows import MatchingRows, matching_rows
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
+from puffin_ann.search.included.kept_columns import KeptColumns
+from puffin_ann.search.included.matching import MatchingByIndex
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.snapshot_view import SnapshotView
 from puffin_ann.settings import MIB
@@ -37,6 +39,7 @@ class KeptConditions:
         version: IndexVersion,
         view: SnapshotView,
         where: str | BooleanExpression,
+        included: KeptColumns | None = None,
     ) -> AllowedRows:
         """Return the rows that a condition lets be answered.
 
@@ -45,6 +48,7 @@ class KeptConditions:
             version: of the index.
             view: of the version, from the snapshot asked for.
             where: the condition.
+            included: values that the version keeps of its rows.
 
         Raises:
             QueryError: it cannot be read, or compares a column with what is of another type.
@@ -58,7 +62,7 @@ class KeptConditions:
             if found is not None:
                 self._by_key.move_to_end(condition.key)
                 return found
-        matching = _matching(table, view.snapshot_id, condition)
+        matching = _matching(table, version, view, condition, included)
         made = AllowedRows(version, view, condition, matching)
         with self._lock:
             self._by_key[condition.key] = made
@@ -67,11 +71,22 @@ class KeptConditions:
         return made
 
 
-def _matching(table: Table, snapshot_id: int, condition: Condition) -> MatchingRows:
+def _matching(
+    table: Table,
+    version: IndexVersion,
+    view: SnapshotView,
+    condition: Condition,
+    included: KeptColumns | None,
+) -> MatchingRows:
     # A snapshot never changes, and neither does a schema under its id.
-    key = (scope_of(table), snapshot_id, condition.key)
+    key: tuple[object, ...] = (scope_of(table), view.snapshot_id, condition.key)
+    ask = None
+    if included is not None and included.blobs:
+        ask = MatchingByIndex(included, version, view, condition).positions
+        # Of rows that this version has no vector of, another one may have: it is not told of them.
+        key += (version.index, version.run_id)
     found: MatchingRows | None = MATCHING.get(key)
     if found is None:
-        found = matching_rows(table, snapshot_id, condition)
+        found = matching_rows(table, view.snapshot_id, condition, ask)
         MATCHING.put(key, found, found.size + len(condition.key))
     return found

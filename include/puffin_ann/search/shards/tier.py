@@ -161,7 +161,7 @@ class ShardTier:
         for entry in self._routing.shards:
             shard = self._shard(entry)
             answers = self._nearest(shard, queries, k, self._threads, allowed)
-            sources.append(Source(*answers, self._keys(shard)))
+            sources.append(Source(*answers, self._keys(shard), entry.shard_id))
         return sources, len(sources)
 
     def parts_within(
@@ -361,7 +361,7 @@ class ShardTier:
             answers = self._answer(shard, queries, k, columns[number], threads, allowed)
             if len(asked) == 1 and not self._is_in_order(shard):  # else `merge` orders ties
                 answers = tie_breaks.by_locator(answers, self._keys(shard))
-            return Source(*answers, self._keys(shard))
+            return Source(*answers, self._keys(shard), shard.entry.shard_id)
 
         return list(blas.parallel(answer, asked, at_once))
 

@@ -1,6 +1,6 @@
 """The rows of a snapshot that satisfy a condition, found by reading as little as decides it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -41,6 +41,7 @@ class MatchingRows:
         row_groups: of the other files.
         row_groups_read: of those, how many had to be read.
         bytes_read: of data files.
+        files_asked: of the other files, how many were decided by who was asked first.
     """
 
     positions: Mapping[str, Positions]
@@ -50,6 +51,7 @@ class MatchingRows:
     row_groups: int
     row_groups_read: int
     bytes_read: int
+    files_asked: int = 0
 
     @property
     def size(self) -> int:
@@ -58,7 +60,13 @@ class MatchingRows:
         return sum(64 + len(bitmap.serialize()) for bitmap in bitmaps) + 200 * len(self.positions)
 
 
-def matching_rows(table: Table, snapshot_id: int, condition: Condition) -> MatchingRows:
+Ask = Callable[[Sequence[Entry], Pruning], Mapping[str, Positions]]
+"""Returns the rows that match, by path, of those files of which it knows them without reading."""
+
+
+def matching_rows(
+    table: Table, snapshot_id: int, condition: Condition, ask: Ask | None = None
+) -> MatchingRows:
     """Return the rows of a snapshot that satisfy a condition.
 
     A file is not opened if its partition and statistics decide of all its rows, nor a row group
@@ -68,6 +76,8 @@ def matching_rows(table: Table, snapshot_id: int, condition: Condition) -> Match
         table: that has the snapshot.
         snapshot_id: of it.
         condition: bound to a schema that the snapshot's files can be read in.
+        ask: is asked about files that manifests do not decide, before any is opened; of rows that
+            nobody asks about it may say what it likes.
 
     Raises:
         DataFileError: a file is damaged, or is not the one that the table names.
@@ -92,8 +102,10 @@ def matching_rows(table: Table, snapshot_id: int, condition: Condition) -> Match
     }
     files_in = len(found)
     open_entries = [entry for entry, positions in decided if positions is None]
+    asked = ask(open_entries, pruning) if ask is not None and open_entries else {}
     reader = _Reader(table, condition, pruning)
-    for path, positions in reader.positions(open_entries):
+    unread = [entry for entry in open_entries if entry.path not in asked]
+    for path, positions in chain(asked.items(), reader.positions(unread)):
         if positions is ALL or positions:
             found[path] = positions
     return MatchingRows(
@@ -104,6 +116,7 @@ def matching_rows(table: Table, snapshot_id: int, condition: Condition) -> Match
         row_groups=reader.row_groups,
         row_groups_read=reader.row_groups_read,
         bytes_read=reader.bytes_read,
+        files_asked=len(asked),
     )
 
 

@@ -1,7 +1,8 @@
 """Change the blobs of a shard by what `read_changes` found.
 
 `remap` writes tombstones and locators again, where `added_tombstones` does not have the former told
-beside those of other shards. `load_rows` and `take_from_deltas` fetch the rows that a shard takes
-in, `table_vectors` the vectors of those it has where it has them not as they are. `rewrite_shard`
-inserts them, builds the shard again, or makes a delta shard; `check_recall` measures the outcome.
+beside those of other shards, and with `changed_columns` the values of rows that moved. `load_rows`
+and `take_from_deltas` fetch the rows that a shard takes in, `table_vectors` the vectors of those it
+has where it has them not as they are. `rewrite_shard` inserts them, builds the shard again, or
+makes a delta shard; `check_recall` measures the outcome.
 """

@@ -20,6 +20,7 @@ from puffin_ann.blobs.rows import Rows
 from puffin_ann.lifecycle.build.shard import stage_shard
 from puffin_ann.lifecycle.documents.refresh import AppliedShard, Changes, RemovedRowsOfShard
 from puffin_ann.lifecycle.refresh.apply_changes.added_tombstones import added_tombstones
+from puffin_ann.lifecycle.refresh.apply_changes.changed_columns import column_changes
 from puffin_ann.lifecycle.refresh.read_changes.relocated_rows import Relocations
 from puffin_ann.lifecycle.refresh.read_changes.removed_rows import DeletedRows, read_shard
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
@@ -151,6 +152,8 @@ def update_rows_and_tombstones(
         elif rows is not None:
             folder = stack.enter_context(scratch_folder(f"shard-{shard.shard_id}"))
             blobs[rows_blob.TYPE] = write_rows(rows, folder)
+        if rows is not None:
+            blobs |= column_changes(workspace, version, shard, rows, now.deleted)
         if tombstones_changed and len(deleted):
             added = added_tombstones(version, shard, before, deleted)
             if added is None:

@@ -29,6 +29,7 @@ from puffin_ann.lifecycle.build.cell_order import ShardCells
 from puffin_ann.lifecycle.build.shard import of_engine, stage_shard
 from puffin_ann.lifecycle.documents.refresh import AppliedShard, Changes
 from puffin_ann.lifecycle.evaluate.measure import Measure
+from puffin_ann.lifecycle.ingest.included_columns import Before, write_included
 from puffin_ann.lifecycle.refresh.apply_changes.check_recall import recall_of
 from puffin_ann.lifecycle.refresh.apply_changes.load_rows import CHUNK_ROWS, FreshRows, fetch
 from puffin_ann.lifecycle.refresh.apply_changes.remap import (
@@ -95,6 +96,7 @@ class ShardRewriter:
                 DELTA.encode(built, out)
             rows = fresh.rows.located
             blobs = {DELTA.blob_type: encoded, rows_blob.TYPE: write_rows(rows, scratch)}
+            blobs |= write_included(self.workspace, rows, scratch)
             return self._applied(
                 shard_id, "delta", rows, None, blobs, len(rows), "delta", None, began
             )
@@ -234,6 +236,12 @@ class ShardRewriter:
             self._made_by.blob_type: encoded,
             rows_blob.TYPE: write_rows(set_aside_clashes(rows, deleted), scratch),
         }
+        blobs |= write_included(
+            self.workspace,
+            rows_blob.set_aside(rows, np.flatnonzero(deleted)),
+            scratch,
+            Before(self.version, shard, _ordinals(np.arange(len(now.rows)), len(rows))),
+        )
         if deleted.any():
             blobs[tombstones_blob.TYPE] = write_tombstones(np.flatnonzero(deleted), scratch)
         return self._applied(
@@ -295,6 +303,10 @@ class ShardRewriter:
             )
         rows = replace(rows.take(order), cells=CellStarts.of(cells[order]))
         blobs = {self._made_by.blob_type: encoded, rows_blob.TYPE: write_rows(rows, scratch)}
+        before = None
+        if now is not None:
+            before = Before(self.version, shard, _ordinals(live, len(order))[order])
+        blobs |= write_included(self.workspace, rows, scratch, before)
         return self._applied(
             shard.shard_id,
             "graph",
@@ -393,6 +405,11 @@ class ShardRewriter:
             seconds=time.monotonic() - began,
             vector_bytes_read=vector_bytes_read,
         )
+
+
+def _ordinals(before: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
+    """Return (rows,) int64: ordinals that the first rows had before, then -1 of those added."""
+    return np.concatenate([before, np.full(rows - len(before), -1, np.int64)])
 
 
 def _new(scratch: Path, name: str) -> Path:

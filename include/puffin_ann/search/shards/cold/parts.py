@@ -224,7 +224,7 @@ class OpenShard:
             )
         sizes = [stop - start for _, start, stop in runs]
         cells = np.repeat(np.array([cell for cell, _, _ in runs], np.int64), sizes)
-        return SomeRows(cells, vectors, errors, locators, deleted)
+        return SomeRows(cells, vectors, errors, locators, deleted, ordinals)
 
     def _put(
         self, runs: Sequence[tuple[int, int, int]], data: Sequence[memoryview]
@@ -322,6 +322,7 @@ class SomeRows:
             table's.
         locators: of them, by their places here.
         deleted: (m,) bool, those with a tombstone.
+        ordinals: (m,) int64, in the shard.
     """
 
     cells: NDArray[np.int64]
@@ -329,6 +330,7 @@ class SomeRows:
     errors: NDArray[np.float32] | None
     locators: Locators
     deleted: NDArray[np.bool_]
+    ordinals: NDArray[np.int64]
 
 
 class _Naming:

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -159,7 +159,9 @@ class ColdShards:
                 self._count(shard.entry, part)
             with _telling(shard.entry):
                 rows = shard.rows(runs, data)
-                sources.append(self._nearest(queries, k, wanted, rows))
+                source = self._nearest(queries, k, wanted, rows)
+                shard_id, ordinals = shard.entry.shard_id, rows.ordinals
+                sources.append(replace(source, shard=shard_id, ordinals_in_shard=ordinals))
         return sources
 
     def _nearest(

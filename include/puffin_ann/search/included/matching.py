@@ -1,0 +1,234 @@
+"""Which rows of data files satisfy a condition, by values that the index keeps of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyiceberg.types import NestedField
+from pyroaring import BitMap
+
+from puffin_ann.lake.read.conditions.condition import Condition
+from puffin_ann.lake.read.conditions.evaluate import rows_that_match
+from puffin_ann.lake.read.coverage_diff import ALL, Positions
+from puffin_ann.lake.read.manifests import Entry, Statistics
+from puffin_ann.lake.read.pruning import Pruning
+from puffin_ann.search.included.kept_columns import (
+    KeptBlob,
+    KeptColumns,
+    Wanted,
+    locators_at,
+    numbers_of,
+)
+from puffin_ann.search.index_version import IndexVersion
+from puffin_ann.search.snapshot_view import SnapshotView
+from puffin_ann.settings import MIB
+
+ROUND_BYTES = 64 * MIB
+"""Bytes of blobs that are read at once, at most, if they are more than one."""
+
+
+@dataclass(frozen=True)
+class MatchingByIndex:
+    """Answers which rows of a snapshot's files satisfy a condition, as far as an index knows.
+
+    What is kept of a row is kept under its place in a data file, and data files never change: so
+    it holds in whatever snapshot has the file, and wherever the row is in the index by now.
+
+    Attributes:
+        kept: values that the version keeps.
+        version: of the index.
+        view: of it, from the snapshot.
+        condition: bound to a schema of the snapshot's.
+    """
+
+    kept: KeptColumns
+    version: IndexVersion
+    view: SnapshotView
+    condition: Condition
+
+    def positions(self, entries: Sequence[Entry], pruning: Pruning) -> dict[str, Positions]:
+        """Return the rows that match, by path, of those files of which all answers are known.
+
+        Rows that are not live, and rows without a usable vector, need not be among them.
+
+        Args:
+            entries: of data files.
+            pruning: by the condition.
+
+        Raises:
+            StoreUnavailableError: a file of the index cannot be read now.
+        """
+        places = self._places(entries)
+        if not places or not self.condition.columns:
+            return {}
+        rows = self.version.coverage.columns.rows
+        known, matching = (np.zeros(int(rows.sum()), np.bool_) for _ in range(2))
+        for part in self._rounds():
+            self._ask(part, pruning, known, matching)
+        firsts = np.cumsum(rows) - rows
+        found: dict[str, Positions] = {}
+        for path, place in places.items():
+            span = slice(int(firsts[place]), int(firsts[place] + rows[place]))
+            if known[span][self._needed(path, place)].all():
+                here = matching[span]
+                positions = BitMap(np.flatnonzero(here).astype(np.uint32))
+                found[path] = ALL if here.all() else positions
+        return found
+
+    def _places(self, entries: Sequence[Entry]) -> dict[str, int]:
+        """Return which of some files are covered as they are, with their places."""
+        files, view = self.version.coverage.columns, self.view
+        paths = [view.files[rank] for rank in view.rank_of_file_id[files.file_ids].tolist()]
+        places = dict(zip(paths, range(len(paths)), strict=True))
+        replaced = {file.path for file, positions in view.scanned if positions is ALL}
+        return {
+            entry.path: place
+            for entry in entries
+            if (place := places.get(entry.path)) is not None
+            and entry.path not in replaced
+            and view.masked.get(int(files.file_ids[place])) is not ALL
+            and entry.rows == int(files.rows[place])
+        }
+
+    def _needed(self, path: str, place: int) -> NDArray[np.bool_]:
+        """Return (n,) bool, the rows of a covered file that may be answered."""
+        files = self.version.coverage.columns
+        needed = np.ones(int(files.rows[place]), np.bool_)
+        masked = self.view.masked.get(int(files.file_ids[place]))
+        for left_out in (files.deleted.get(place), files.skipped.get(place), masked):
+            if left_out:
+                needed[_among(left_out, len(needed))] = False
+        for positions in (scanned for file, scanned in self.view.scanned if file.path == path):
+            needed[_among(positions, len(needed))] = True
+        return needed
+
+    def _rounds(self) -> list[list[KeptBlob]]:
+        """Return the blobs that keep all columns of the condition, as many as are read at once."""
+        rounds: list[list[KeptBlob]] = []
+        size = ROUND_BYTES + 1
+        for blobs in self.kept.blobs.values():
+            for blob in blobs:
+                if any(blob.column_of(column) is None for column in self.condition.columns):
+                    continue
+                if size + blob.place.metadata.length > ROUND_BYTES:
+                    rounds.append([])
+                    size = 0
+                rounds[-1].append(blob)
+                size += blob.place.metadata.length
+        return rounds
+
+    def _ask(
+        self,
+        blobs: Sequence[KeptBlob],
+        pruning: Pruning,
+        known: NDArray[np.bool_],
+        matching: NDArray[np.bool_],
+    ) -> None:
+        """Note the rows of some blobs, by their numbers through all files."""
+        decided = {id(blob): self._decided(blob, pruning) for blob in blobs}
+        wanted = []
+        for blob in blobs:
+            blocks = [locators_at(block) for block in range(blob.reader.blocks)]
+            blocks += [
+                ask
+                for block, says in enumerate(decided[id(blob)])
+                if says is None
+                for ask in self._wanted(blob, block)
+            ]
+            wanted.append((blob, blocks))
+        with self.kept.reading(wanted):
+            for blob in blobs:
+                for block, says in enumerate(decided[id(blob)]):
+                    self._note(blob, block, says, known, matching)
+
+    def _note(
+        self,
+        blob: KeptBlob,
+        block: int,
+        says: bool | None,
+        known: NDArray[np.bool_],
+        matching: NDArray[np.bool_],
+    ) -> None:
+        locators = self.kept.locators(blob, block)
+        if locators is None:
+            return
+        numbers = numbers_of(self.version, locators)
+        there = numbers >= 0
+        if says is None:
+            matches = self._matches(blob, block)
+            if matches is None:
+                return
+        else:
+            matches = np.full(len(numbers), says, np.bool_)
+        known[numbers[there]] = True
+        matching[numbers[there]] = matches[there]
+
+    def _decided(self, blob: KeptBlob, pruning: Pruning) -> list[bool | None]:
+        """Return of each block whether all rows match, or none; None where they are asked."""
+        numbers = {column: blob.column_of(column) for column in self.condition.columns}
+        found: list[bool | None] = []
+        for block in range(blob.reader.blocks):
+            told = _statistics(blob, numbers, block)
+            rows = blob.reader.rows_of(block)
+            if told is None:
+                found.append(None)
+            elif not pruning.some_of(rows, told):
+                found.append(False)
+            else:
+                found.append(True if pruning.all_of(rows, told) else None)
+        return found
+
+    def _wanted(self, blob: KeptBlob, block: int) -> list[Wanted]:
+        numbers = ((column, blob.column_of(column)) for column in self.condition.columns)
+        return [Wanted(number, block, column) for column, number in numbers if number is not None]
+
+    def _matches(self, blob: KeptBlob, block: int) -> NDArray[np.bool_] | None:
+        """Return (n,) bool, which rows of a block match; None if its values are not kept."""
+        columns: dict[str, pa.Array] = {}
+        for wanted in self._wanted(blob, block):
+            values = self.kept.values(blob, wanted)
+            if values is None or wanted.field is None:
+                return None
+            columns[wanted.field.name] = values
+        return rows_that_match(self.condition, _Columns(blob.reader.rows_of(block), columns))
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Columns of the same rows, by name."""
+
+    num_rows: int
+    by_name: Mapping[str, pa.Array]
+
+    def column(self, name: str) -> pa.Array:
+        return self.by_name[name]
+
+
+def _statistics(
+    blob: KeptBlob, numbers: Mapping[NestedField, int | None], block: int
+) -> Statistics | None:
+    """Return what a blob tells of a block; None if values of it are not kept, or not as wanted."""
+    values, nulls, nans = {}, {}, {}
+    lower: dict[int, bytes] = {}
+    upper: dict[int, bytes] = {}
+    for column, number in numbers.items():
+        told = None if number is None else blob.reader.bounds(number, block)
+        if number is None or told is None:
+            return None
+        kept = blob.reader.columns[number]
+        if kept.type != str(column.field_type):
+            return None
+        values[kept.field_id] = blob.reader.rows_of(block)
+        nulls[kept.field_id], nans[kept.field_id] = told.nulls, told.nans
+        if told.lower is not None and told.upper is not None:
+            lower[kept.field_id], upper[kept.field_id] = told.lower, told.upper
+    return Statistics(values, nulls, nans, lower, upper)
+
+
+def _among(positions: Positions, rows: int) -> NDArray[np.int64]:
+    if positions is ALL:
+        return np.arange(rows)
+    found: NDArray[np.int64] = np.asarray(positions.to_array(), np.int64)
+    return found[found < rows]
