@@ -1,15 +1,30 @@
 """Columns kept beside the rows: what they answer is what the table has, whatever became of it."""
 
 import json
+from decimal import Decimal
+from pathlib import Path
 from random import Random
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+)
 
 from puffin_ann import open_index
+from puffin_ann.errors import ColumnNotFoundError, UnsupportedColumnError
 from puffin_ann.lake.read.column_chunks import KEPT
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.search.conditions.kept import MATCHING
 from tests.support import builds, refreshes
 from tests.support.conditions import a_condition
@@ -136,7 +151,7 @@ def test_prices_updated_each_hour_are_answered_as_they_are_and_no_graph_is_touch
     table, random = items, Random(2)
     declaration = refreshes.declared("vamana", **INCLUDED)
     builds.build(declaration, "run")
-    before = blobs(table.refresh())
+    before, types = blobs(table.refresh()), set()
     for hour in range(1, 5):
         update_prices(table, random.sample(range(60), 12), hour, merge_on_read=merge_on_read)
         index = assert_right(table.refresh(), conditions=2, seed=hour)  # not refreshed yet
@@ -150,6 +165,8 @@ def test_prices_updated_each_hour_are_answered_as_they_are_and_no_graph_is_touch
         assert index._allowed("price > 1").matching.bytes_read == 0
         now = blobs(table)
         assert now["puffin-ann-graph-v1"] == before["puffin-ann-graph-v1"]
+        types |= set(now)
+    assert ("puffin-ann-column-changes-v1" in types) == merge_on_read
     for entry in table.history():
         assert_right(table, entry.snapshot_id, conditions=1, seed=hour)
 
@@ -181,3 +198,145 @@ def test_included_values_are_those_of_the_table_through_any_history(items, algor
             assert_right(table, conditions=2, seed=step)
     for entry in table.history():
         assert_right(table, entry.snapshot_id, conditions=1)
+
+
+def test_columns_are_known_by_field_id_whatever_they_are_called(items):
+    declaration = refreshes.declared(include=["id", "word", "price"])
+    builds.build(declaration, "run")
+    with items.refresh().update_schema() as change:
+        change.rename_column("price", "cost")
+    with items.update_schema() as change:
+        change.add_column("price", StringType())
+    items.refresh().append(
+        builds.rows(range(60, 66))
+        .append_column("cost", pa.array([1.5] * 6))
+        .append_column("price", pa.array(["dear"] * 6))
+    )
+    with items.refresh().update_schema() as change:
+        change.delete_column("word")
+    with items.update_schema() as change:
+        change.add_column("word", LongType())
+    for refreshed in (False, True):
+        if refreshed:
+            refreshes.refresh(items, declaration)
+        forget()
+        index = open_index(items.refresh(), builds.INDEX)
+        rows = {
+            row["id"]: row
+            for row in items.scan().to_arrow().drop_columns(["embedding"]).to_pylist()
+        }
+        found = index.search(QUERIES, 66, columns=["id", "word", "price", "cost"])
+        assert report(found)["rows_with_columns"] == 0  # `word` and `price` are others now
+        for row in found.select(["id", "word", "price", "cost"]).to_pylist():
+            assert row == rows[row["id"]]
+        found = index.search(QUERIES, 66, columns=["cost"], where="cost < 3", allow_fewer=True)
+        expected = {
+            number for number, row in rows.items() if row["cost"] is not None and row["cost"] < 3
+        }
+        assert len(found) == 3 * len(expected)
+        for where, least in (("price = 'dear'", 6), ("price is null", 60), ("word is null", 66)):
+            assert len(index.search(QUERIES[:1], 66, where=where, allow_fewer=True)) == least
+
+
+def test_values_are_promoted_to_the_type_that_a_column_has_by_now(catalog):
+    table = catalog.create_table(
+        "demo.words",
+        schema=Schema(
+            NestedField(1, "id", LongType()),
+            NestedField(2, "word", StringType()),
+            NestedField(3, "embedding", ListType(4, FloatType(), element_required=False)),
+            NestedField(5, "stock", IntegerType()),
+            NestedField(6, "weight", FloatType()),
+            NestedField(7, "cost", DecimalType(6, 2)),
+        ),
+    )
+
+    def stocked(ids, stock, weight, cost):
+        return (
+            builds.rows(ids)
+            .append_column("stock", pa.array([number % 4 for number in ids], stock))
+            .append_column("weight", pa.array([number / 3 for number in ids], weight))
+            .append_column("cost", pa.array([Decimal(number) for number in ids], cost))
+        )
+
+    table.append(stocked(range(40), pa.int32(), pa.float32(), pa.decimal128(6, 2)))
+    declaration = refreshes.declared(include=["stock", "weight", "cost"])
+    builds.build(declaration, "run")
+    old = table.refresh().current_snapshot().snapshot_id
+    with table.update_schema() as change:
+        change.update_column("stock", LongType())
+        change.update_column("weight", DoubleType())
+        change.update_column("cost", DecimalType(12, 2))
+    table.append(stocked(range(40, 50), pa.int64(), pa.float64(), pa.decimal128(12, 2)))
+    for refreshed in (False, True):
+        if refreshed:
+            refreshes.refresh(table, declaration)
+        for snapshot_id in (None, old):
+            forget()
+            index = open_index(table.refresh(), builds.INDEX, snapshot_id)
+            data = table.scan(snapshot_id=snapshot_id).to_arrow()
+            where = "stock = 3 and weight > 2.1 and cost < 39.5"
+            expected = data.filter(
+                (pa.compute.field("stock") == 3)
+                & (pa.compute.field("weight") > 2.1)
+                & (pa.compute.field("cost") < Decimal("39.5"))
+            )
+            columns = ["stock", "weight", "cost"]
+            found = index.search(QUERIES[:1], 50, columns=columns, where=where, allow_fewer=True)
+            assert sorted(found["cost"].to_pylist()) == sorted(expected["cost"].to_pylist())
+            assert found.schema.field("stock").type == pa.int64()
+            assert sorted(found["weight"].to_pylist()) == pytest.approx(
+                sorted(expected["weight"].to_pylist()), rel=1e-6
+            )
+
+
+@pytest.mark.parametrize("kind", ["columns", "column-changes"])
+def test_the_table_answers_for_values_that_are_damaged_and_the_damage_is_told(items, kind):
+    declaration = refreshes.declared(**INCLUDED)
+    builds.build(declaration, "run")
+    update_prices(items.refresh(), [3, 5, 8], 1, merge_on_read=True)
+    refreshes.refresh(items, declaration)
+    version = refreshes.newest(items)
+    with version.files(items.io) as files:
+        places = [p for p in files.every_place() if p.metadata.type == f"puffin-ann-{kind}-v1"]
+    assert places
+    for place in places:
+        path = Path(place.path.removeprefix("file://"))
+        data = bytearray(path.read_bytes())
+        data[place.metadata.offset + 140] ^= 0x55
+        path.write_bytes(data)
+    index = assert_right(items)
+    found = index.search(QUERIES, 3, columns=["price"])
+    assert any("checksum" in told for told in report(found)["damaged"])
+
+
+@pytest.mark.parametrize(
+    ("include", "says"),
+    [
+        (["tags"], "'tags' of test.demo.words is of type list<string>"),
+        (["prize"], "no top-level column 'prize'; it has: id, word"),
+        (["name"], "it is called 'word' now"),
+    ],
+)
+def test_columns_that_cannot_be_included_are_refused_by_name(items, include, says):
+    with items.update_schema() as change:
+        change.add_column("tags", ListType(99, StringType(), element_required=False))
+        change.rename_column("word", "name")
+    with items.update_schema() as change:
+        change.rename_column("name", "word")
+    with pytest.raises((UnsupportedColumnError, ColumnNotFoundError)) as refused:
+        builds.build(builds.declaration(include=include), "run")
+    assert says in str(refused.value)
+
+
+def test_other_columns_to_include_build_the_index_again_and_the_plan_says_so(items):
+    builds.build(refreshes.declared(), "run")
+    decided = refresh_in_process(refreshes.declared(include=["price"]), run_id="more")
+    assert decided["action"] == "build"
+    assert "include [] → ['price']" in decided["reason"]
+    assert (
+        report(open_index(items.refresh(), builds.INDEX).search(QUERIES, 2, columns=["price"]))[
+            "rows_with_columns"
+        ]
+        == 6
+    )

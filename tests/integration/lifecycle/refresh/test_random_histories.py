@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -27,7 +28,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.utils.config import Config
 
 from puffin_ann import open_index
-from puffin_ann.declaration import AUTO, FORMS_OF, RefreshOptions
+from puffin_ann.declaration import AUTO, CENTROID, FORMS_OF, RefreshOptions
 from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lake.metadata.own_tags import tag_of
 from puffin_ann.lifecycle.maintain.drop import drop
@@ -72,12 +73,13 @@ class History(RuleBasedStateMachine):
         metric=st.sampled_from(["l2", "cosine", "ip"]),
         stored=st.sampled_from(STORED),
         key=st.sampled_from([None, "id"]),
+        include=st.sampled_from([(), ("word",), ("id", "word")]),
         publish=st.sampled_from(["auto", "tag"]),
         whole_file_bytes=st.sampled_from([0, 0, 1 << 20]),
         most_files=st.sampled_from([2, 12]),
         most_tags=st.sampled_from([2, 8]),
     )
-    def start(self, metric, stored, key, publish, whole_file_bytes, most_files, most_tags):
+    def start(self, metric, stored, key, include, publish, whole_file_bytes, most_files, most_tags):
         algorithm, vectors = stored
         self.patch = pytest.MonkeyPatch()
         self.folder = tempfile.TemporaryDirectory(prefix="history-")
@@ -107,10 +109,12 @@ class History(RuleBasedStateMachine):
             parameters=builds.PARAMETERS.get(algorithm, {}),
             recall_target=0.5,
             key=key,
+            include=include if algorithm != CENTROID else (),
             publish=publish,
             rebuild={"drift": 1e9, "imbalance": 1e9, "tombstone_ratio": 0.05},
         )
         self.next_id, self.runs, self.oracle, self.is_fresh = 0, 0, {}, False
+        self.words = {}
         self.append(20)
         self.build()
 
@@ -141,6 +145,41 @@ class History(RuleBasedStateMachine):
             delete_positions(self.table, deletes)
             self.table.refresh()
             self.follow(then)
+
+    @rule(
+        picks=st.sets(st.integers(0, 60), min_size=1, max_size=8),
+        merge_on_read=st.booleans(),
+        then=NEXT,
+    )
+    def update_words(self, picks, merge_on_read, then):
+        """Rows keep their vectors and ids, and get other words."""
+        data = self.table.scan().to_arrow()
+        is_picked = np.isin(data["id"].to_numpy(), list(picks))
+        if not is_picked.any():
+            return
+        words = [f"{word}+" for word in data["word"].to_pylist()]
+        changed = data.set_column(
+            1, data.schema.field("word"), pa.array(words, data.schema.field("word").type)
+        )
+        changed = changed.filter(pa.array(is_picked))
+        if merge_on_read:
+            ids = changed["id"].to_pylist()
+            found = {
+                task.file.file_path: [
+                    place
+                    for place, number in enumerate(
+                        pq.read_table(task.file.file_path.removeprefix("file://"))["id"].to_pylist()
+                    )
+                    if number in ids
+                ]
+                for task in self.table.scan().plan_files()
+            }
+            delete_positions(self.table, {path: rows for path, rows in found.items() if rows})
+            self.table.refresh().append(changed)
+        else:
+            rest = data.filter(pa.array(~is_picked))
+            self.table.overwrite(pa.concat_tables([rest, changed]))
+        self.follow(then)
 
     @rule(start=st.integers(0, 60), length=st.integers(1, 10), then=NEXT)
     def delete_copy_on_write(self, start, length, then):
@@ -223,6 +262,28 @@ class History(RuleBasedStateMachine):
             for k in (3, len(rows[0]) + 3):
                 builds.assert_answers_are(index, rows, QUERIES, k)
             builds.assert_within(index, rows, QUERIES, (0.2,))
+            self.assert_words(index, snapshot_id)
+
+    def assert_words(self, index, snapshot_id):
+        """Words of answers, and conditions on them, are those of the snapshot."""
+        if snapshot_id not in self.words:
+            data = self.table.scan(snapshot_id=snapshot_id).to_arrow()
+            usable = set(self.live(snapshot_id)[0].tolist())
+            pairs = zip(data["id"].to_pylist(), data["word"].to_pylist(), strict=True)
+            self.words[snapshot_id] = {key: word for key, word in pairs if key in usable}
+        words = self.words[snapshot_id]
+        for where in (None, "word > 'w2' and word < 'w5'", "word = 'w7+' or word = 'w11+'"):
+            matching = {
+                key: word
+                for key, word in words.items()
+                if where is None
+                or ("w2" < word < "w5" if "<" in where else word in ("w7+", "w11+"))
+            }
+            found = index.search(
+                QUERIES[:1], len(words), columns=["word", "id"], where=where, allow_fewer=True
+            )
+            pairs = zip(found["id"].to_pylist(), found["word"].to_pylist(), strict=True)
+            assert dict(pairs) == matching
 
     @invariant()
     def the_newest_version_alone_answers_the_current_snapshot(self):
