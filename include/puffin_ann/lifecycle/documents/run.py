@@ -80,6 +80,7 @@ class RunPlan(Document):
         included: field ids of the columns of which shards keep the values.
         planned_ms: when it was planned, milliseconds since 1970. What is published takes times from
             here, so that two attempts at it make the same bytes.
+        table_uuid: of the table; another one may have its name and place since.
     """
 
     run_id: str
@@ -94,6 +95,7 @@ class RunPlan(Document):
     column_type: str = ""
     included: tuple[int, ...] = ()
     planned_ms: int = 0
+    table_uuid: str = ""
 
     def rows_of(self, task: AssignTask) -> int:
         """Return about how many rows a task reads; those of its data files, deleted ones too."""

@@ -97,6 +97,7 @@ def make_plan(
         planned_ms=now_ms(),
         run_id=workspace.run.run_id,
         table=declaration.table,
+        table_uuid=str(table.metadata.table_uuid),
         declaration=declaration,
         base_snapshot_id=base.snapshot_id,
         base_sequence_number=base.sequence_number or 0,

@@ -224,9 +224,9 @@ class OpenRun(RunRef):
 def workspaces_for(table: Table, index: str, run_id: str) -> Iterator[tuple[Workspace, bool]]:
     """Yield the workspaces of the ids that a run may go by, the given one first.
 
-    Left out are ids of runs that were given up, and those of which documents are left without the
-    plan that they were made by. A plan that is torn, since the machine went down, is removed with
-    all that was made by it.
+    Left out are ids of runs that were given up, those of a table that was there before under the
+    same name, and those of which documents are left without the plan that they were made by. A plan
+    that is torn, since the machine went down, is removed with all that was made by it.
 
     Yields:
         A workspace, and whether the run's plan is staged.
@@ -240,8 +240,19 @@ def workspaces_for(table: Table, index: str, run_id: str) -> Iterator[tuple[Work
         if PLAN in documents and not is_given_up and workspace.staging.discard_torn(PLAN):
             workspace.staging.delete_tree()
             documents = set()
-        if not is_given_up and (PLAN in documents or not documents):
-            yield workspace, PLAN in documents
+        is_planned = PLAN in documents
+        if is_given_up or (documents and not is_planned):
+            continue
+        if not (is_planned and _is_of_another_table(workspace)):
+            yield workspace, is_planned
+
+
+def _is_of_another_table(workspace: Workspace) -> bool:
+    try:
+        planned = object_of(parse(workspace.staging.read(PLAN))).get("table_uuid")
+    except ValueError:
+        return False  # whoever opens the plan says what is wrong with it
+    return bool(planned) and planned != str(workspace.table.metadata.table_uuid)
 
 
 @contextmanager

@@ -116,3 +116,19 @@ def test_a_recall_under_the_target_publishes_nothing(words, monkeypatch):
     with pytest.raises(RecallTooLowError):
         publish.publish(RunRef.planned(plan))
     assert builds.snapshot_ids(words) == before
+
+
+def test_a_run_of_a_table_that_was_dropped_is_not_gone_on_with(words):
+    first = build.plan_build(builds.declaration(), run_id="run")
+    builds.run_stages(first)
+    catalog, location = words.catalog, words.location()
+    catalog.drop_table(words.name())
+    again = catalog.create_table(words.name(), schema=builds.rows([]).schema, location=location)
+    again.append(builds.rows(range(100, 140)))
+    second = builds.build(builds.declaration(), "run")
+    assert (first.run_id, second.run_id) == ("run", "run-2")
+    index = open_index(again.refresh(), builds.INDEX)
+    assert index.view.coverage == 1.0
+    builds.assert_answers_are(
+        index, builds.live(again), np.ones((1, builds.DIMENSION), np.float32), 5
+    )
