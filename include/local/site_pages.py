@@ -52,6 +52,9 @@ def fields_page() -> str:
         if name == "parameters" or not fields:
             continue
         lines += _section(f"`{name}`", fields, meanings[f"`{name}`"])
+        for field, parts in _parts(fields):
+            heading = f"`{name}.{field}`"
+            lines += _section(heading, schema["$defs"][parts]["properties"], meanings[heading])
     for model, algorithm in PARAMETERS_OF.items():
         heading = f"`parameters` of `{algorithm}`"
         lines += _section(heading, schema["$defs"][model]["properties"], meanings[heading])
@@ -93,6 +96,14 @@ def _section(
 def _reference(field: dict[str, Any]) -> str:
     """Return the name of the model that a field holds, or nothing."""
     return str(field.get("$ref", "")).rpartition("/")[2]
+
+
+def _parts(fields: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield the fields that hold a model or nothing, each with the name of its model."""
+    for name, field in fields.items():
+        for kind in field.get("anyOf", ()):
+            if _reference(kind):
+                yield name, _reference(kind)
 
 
 def _default(field: dict[str, Any]) -> str:

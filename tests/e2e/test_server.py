@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from urllib.parse import quote
 
 import psutil
 import pytest
@@ -21,7 +22,8 @@ ROWS, MORE = 1500, 40
 def watched(tmp_path_factory) -> Iterator[WatchedTable]:
     server = LocalAirflow(tmp_path_factory.mktemp("server"), free_port())
     declarations = tmp_path_factory.mktemp("indexes")
-    made = WatchedTable.made(server, declarations, "followed", rows=ROWS)
+    asks = f"build: {{approve_above: {{rows: {ROWS}}}}}\n"
+    made = WatchedTable.made(server, declarations, "followed", rows=ROWS, more=asks)
     # Nothing is to run by itself here, so that what a person asks for is all there is.
     declared = (ROOT / "include" / "indexes" / "glove_words.yaml").read_text()
     by_hand = "refresh: {watch: false}\nmaintain: {schedule: null}\nevaluate: {schedule: null}\n"
@@ -194,6 +196,37 @@ def test_appended_rows_are_found_through_the_index_without_any_hand(watched):
     started = datetime.fromisoformat(run["start_date"])
     assert (started - appended).total_seconds() < MINUTE
     assert watched.nearest("followed", ROWS, MORE) == words(ROWS, MORE)
+
+
+@pytest.mark.long
+def test_a_costly_build_waits_for_approval_and_holds_up_nothing(watched):
+    server, dag = watched.server, "ann_build_followed"
+    _, run = server.trigger(dag, force=True)
+    run_id = run["dag_run_id"]
+
+    def states() -> dict[str, str]:
+        return {task["task_id"]: task["state"] for task in server.tasks(dag, run_id)}
+
+    wait_until(lambda: states().get("approve") in ("awaiting_input", "deferred"), SECONDS)
+    assert watched.held_by("followed") == ""
+    _, pool = server.request("GET", "/api/v2/pools/default_pool")
+    assert pool["occupied_slots"] == 0
+    at = f"/api/v2/dags/{dag}/dagRuns/{quote(run_id)}/taskInstances/approve/-1/hitlDetails"
+    _, asked = server.request("GET", at)
+    assert f"{ROWS + MORE:,} rows, above build.approve_above.rows {ROWS:,}" in asked["body"]
+
+    watched.append(ROWS + MORE, MORE)  # which the index follows meanwhile
+    wait_until(watched.covers, SECONDS, every=1)
+    found = watched.nearest("followed", ROWS + MORE, MORE, exhaustive=True)
+    assert found == words(ROWS + MORE, MORE)
+    assert states()["approve"] in ("awaiting_input", "deferred")
+
+    status, answer = server.request("PATCH", at, chosen_options=["Approve"], params_input={})
+    assert status == 200, answer
+    wait_until(lambda: server.runs(dag)[-1]["state"] in ("success", "failed"), SECONDS, every=1)
+    assert server.runs(dag)[-1]["state"] == "success"
+    found = watched.status("followed")
+    assert (found.vectors, found.rows_to_scan) == (ROWS + 2 * MORE, 0)
 
 
 def test_down_stops_every_process_even_those_that_lost_their_parent(airflow):

@@ -8,6 +8,9 @@ from puffin_ann.declaration import IndexDeclaration
 Kind = Literal["build", "refresh", "maintain", "evaluate"]
 """What the runs of a DAG do."""
 
+EXPECT, APPROVE = "expect_cost", "approve"
+"""Tasks of a build that a person may have to approve."""
+
 LONGEST_TAG, LONGEST_ID = 100, 240
 """Characters. Airflow refuses longer tags, and ids that are not much longer."""
 

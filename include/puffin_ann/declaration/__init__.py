@@ -27,6 +27,7 @@ from puffin_ann.declaration.index import (
 from puffin_ann.declaration.names import check_name, is_name
 from puffin_ann.declaration.options import (
     MAX_GROUPS,
+    ApprovalBounds,
     BuildOptions,
     Duration,
     EvaluateOptions,
@@ -68,6 +69,7 @@ __all__ = [
     "SPARK_SUBMIT",
     "AirflowOptions",
     "AlgorithmName",
+    "ApprovalBounds",
     "AutoParameters",
     "BuildOptions",
     "CentroidParameters",

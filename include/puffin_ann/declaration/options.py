@@ -22,14 +22,6 @@ class GateOptions(Model):
     k: int = Field(default=10, ge=1, le=1000, description="Neighbours asked for.")
 
 
-class BuildOptions(Model):
-    """How the build is spread over Spark applications."""
-
-    max_submits: int = Field(
-        default=16, ge=1, le=MAX_GROUPS, description="Most spark-submits that build shard groups."
-    )
-
-
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 Duration = Annotated[str, Field(pattern=r"^[0-9]{1,6}[smhd]$")]
@@ -42,6 +34,34 @@ PositiveDuration = Annotated[str, Field(pattern=r"^0{0,5}[1-9][0-9]{0,5}[smhd]$"
 def seconds_of(duration: str) -> int:
     """Return a duration in seconds."""
     return int(duration[:-1]) * SECONDS[duration[-1]]
+
+
+class ApprovalBounds(Model):
+    """The expected cost of a whole build above which it waits for a person's approval."""
+
+    rows: int | None = Field(
+        default=None, ge=0, le=MOST_ROWS, description="Live rows that are built."
+    )
+    bytes: int | None = Field(
+        default=None, ge=0, le=MOST_ROWS, description="New bytes; not known before the first build."
+    )
+    work: Duration | None = Field(
+        default=None, description="Work of one process, by the rates of earlier runs."
+    )
+
+
+class BuildOptions(Model):
+    """How the build is spread over Spark applications, and when it is asked about first."""
+
+    max_submits: int = Field(
+        default=16, ge=1, le=MAX_GROUPS, description="Most spark-submits that build shard groups."
+    )
+    approve_above: ApprovalBounds | None = Field(
+        default=None, description="Expected cost above which a build waits for approval."
+    )
+    approval_expires: PositiveDuration = Field(
+        default="7d", description="A build that nobody approved for so long is not done."
+    )
 
 
 class RetentionOptions(Model):

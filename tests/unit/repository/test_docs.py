@@ -8,6 +8,7 @@ import yaml
 
 from puffin_ann.declaration import (
     AirflowOptions,
+    ApprovalBounds,
     BuildOptions,
     CentroidParameters,
     EvaluateOptions,
@@ -73,6 +74,7 @@ DECLARATIONS = tables((ROOT / "docs" / "declarations.md").read_text())
         ("`spark`", SparkOptions),
         ("`airflow`", AirflowOptions),
         ("`build`", BuildOptions),
+        ("`build.approve_above`", ApprovalBounds),
     ],
 )
 def test_every_field_is_documented_with_its_default(heading, model):

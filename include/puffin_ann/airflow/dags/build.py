@@ -2,16 +2,18 @@
 
 from typing import Any
 
-from airflow.sdk import DAG, Param, get_current_context, task
+from airflow.sdk import DAG, Context, Param, get_current_context, task
 
-from puffin_ann.airflow.dag_ids import Kind
+from puffin_ann.airflow.dag_ids import EXPECT, Kind
 from puffin_ann.airflow.dags.lease_tasks import lease_tasks
 from puffin_ann.airflow.dags.settings import Installation
 from puffin_ann.airflow.failures import fail_plainly
 from puffin_ann.airflow.forms import bounds_of, checkbox, schema_of, values_of
 from puffin_ann.airflow.metrics import send_state
+from puffin_ann.airflow.operators.approve_build import ApproveBuildOperator
 from puffin_ann.airflow.operators.publish import PublishOperator
 from puffin_ann.airflow.operators.submit_stage import StageOperator, stage_arguments
+from puffin_ann.airflow.operators.trigger_build import another_run
 from puffin_ann.airflow.state.tell import tell_state
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import TooFewRowsError
@@ -50,6 +52,7 @@ and publishes it into the table as a Puffin file.
 A run ends at once where the published version already covers the table; `force` builds anyway.
 Values in the trigger form count for that run only: the declaration is what the next run takes.
 A run whose recall is under the target publishes nothing. A run waits for other runs on the index.
+Where the declaration says so (`build.approve_above`), a costly one waits for approval before that.
 """,
         schedule=declaration.schedule,
         **installation.dag_arguments(KIND, declaration),
@@ -65,6 +68,10 @@ A run whose recall is under the target publishes nothing. A run waits for other 
             given = values_of(context, build_form(declaration))
             backend.check(declaration.spark)
             send_state(declaration)
+            grown = _why_ask_again(declaration, given, context)
+            if grown:
+                planned = run.nothing(declaration, f"{grown}: another run asks again")
+                return planned.model_copy(update={"asks": grown}).model_dump()
             try:
                 planned = run.plan_build(declaration, run_id=context["run_id"], overrides=given)
             except TooFewRowsError as error:
@@ -87,6 +94,8 @@ A run whose recall is under the target publishes nothing. A run waits for other 
             print(planned["reason"])
             print(publish.report(PlanPointer.model_validate(planned)))
             tell_state(declaration)
+            if planned.get("asks"):
+                raise another_run(get_current_context())
 
         lease, release = lease_tasks(declaration, KIND)
         planned: Any = plan()  # when the tasks run it is what `plan` returned
@@ -101,4 +110,41 @@ A run whose recall is under the target publishes nothing. A run waits for other 
         reported = report(planned)
         lease >> planned >> groups >> train >> assign >> build >> gate >> published
         published >> reported >> release
+        if declaration.build.approve_above is not None:
+            _expect_cost(declaration) >> ApproveBuildOperator(declaration=declaration) >> lease
     return dag
+
+
+def _expect_cost(declaration: IndexDeclaration) -> Any:
+    """Return the task that tells what a build would cost, before it is asked for and planned."""
+
+    @task(task_id=EXPECT)
+    @fail_plainly()
+    def expect_cost() -> dict[str, Any]:
+        """Tell what this build would cost, and whether a person is asked first."""
+        from puffin_ann.lifecycle.runs.expect_build import expect_build
+
+        given = values_of(get_current_context(), build_form(declaration))
+        expected = expect_build(declaration, overrides=given)
+        print(expected.asks or f"nobody is asked: {expected.reason}")
+        return expected.model_dump()
+
+    return expect_cost()
+
+
+def _why_ask_again(declaration: IndexDeclaration, given: dict[str, Any], context: Context) -> str:
+    """Say what has grown too much since a person was asked; empty if nothing has."""
+    if declaration.build.approve_above is None:
+        return ""
+    from puffin_ann.lifecycle.policy.approval import BuildCost, why_ask_again
+    from puffin_ann.lifecycle.runs.expect_build import expect_build
+
+    now = expect_build(declaration, overrides=given).cost
+    approved = context["ti"].xcom_pull(task_ids=EXPECT)["cost"]
+    if now is None:
+        return ""
+    # What did not have to be done when it was asked, and now has, was never approved.
+    before = BuildCost(rows=0, bytes=0, seconds=0.0)
+    if approved is not None:
+        before = BuildCost.model_validate(approved)
+    return why_ask_again(now, before, declaration.build.approve_above)

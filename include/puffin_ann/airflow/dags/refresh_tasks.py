@@ -59,12 +59,25 @@ def refresh_tasks(
         print(planned.decision or planned.reason)
         if planned.action == "build":  # by its own DAG, which plans for itself
             publish.clear_staging(RunRef.planned(planned))
+            asks = _why_ask(declaration, maintenance)
+            if asks:
+                print(f"the build waits for approval: {asks}")
+                planned = refresh.plan_refresh(
+                    declaration,
+                    run_id=f"{kind}-{context['run_id']}",
+                    force=bool(given.get("force", False)),
+                    postpones=True,
+                ).model_copy(update={"asks": asks})
+                print(planned.decision)
         return planned.model_dump()
 
     @task.branch
-    def choose(planned: dict[str, Any]) -> str:
-        """Go on with a refresh, hand over to the build DAG, or end the run."""
-        return NEXT[planned["action"]]
+    def choose(planned: dict[str, Any]) -> list[str]:
+        """Go on with a refresh, hand over to the build DAG, or end the run.
+
+        Where the build has to be approved, it is asked for beside what can be done without it.
+        """
+        return [NEXT[planned["action"]], *([NEXT["build"]] if planned.get("asks") else [])]
 
     @task
     def deal_groups() -> list[str]:
@@ -95,7 +108,11 @@ def refresh_tasks(
     # A build due for other reasons than changes of the table would find nothing to do. After
     # changes it must not be forced: of two that were asked for, the second has nothing to do.
     build = TriggerBuildOperator(
-        task_id="build_anew", index=declaration.name, kind=kind, force=maintenance
+        task_id="build_anew",
+        index=declaration.name,
+        kind=kind,
+        force=maintenance,
+        may_ask=declaration.build.approve_above is not None,
     )
     # Groups of shards may be none: then nothing but what is live has changed.
     published = PublishOperator(
@@ -106,6 +123,15 @@ def refresh_tasks(
     read >> groups >> apply >> published
     read >> published >> reported
     return planned, reported
+
+
+def _why_ask(declaration: IndexDeclaration, maintenance: bool) -> str:
+    """Say why the build that is due has to be approved; empty if it has not."""
+    if declaration.build.approve_above is None:
+        return ""
+    from puffin_ann.lifecycle.runs.expect_build import expect_due_build
+
+    return expect_due_build(declaration, maintenance=maintenance).asks
 
 
 def _report(planned: dict[str, Any], context: Context) -> None:

@@ -17,18 +17,23 @@ class TriggerBuildOperator(TriggerDagRunOperator):
     """Trigger the build DAG of an index; fail rather than leave a run in the queue of a paused one.
 
     The run is named after this one, so that another attempt at this task triggers no second build.
+    One that has to be approved is asked for once: not while another run of the build DAG is queued
+    or waits. It is forced, since this run may publish what else is due.
     Nothing of it is a template.
 
     Args:
         index: name of the index.
         kind: what this run does.
         force: build even if the published version is up to date.
+        may_ask: builds of this index may have to be approved, as the task `plan` tells.
         **kwargs: those of every operator.
     """
 
     template_fields: Sequence[str] = ()
 
-    def __init__(self, *, index: str, kind: Kind, force: bool, **kwargs: Any) -> None:
+    def __init__(
+        self, *, index: str, kind: Kind, force: bool, may_ask: bool, **kwargs: Any
+    ) -> None:
         super().__init__(
             trigger_dag_id=dag_id_of("build", index),
             conf={"force": force},
@@ -37,6 +42,7 @@ class TriggerBuildOperator(TriggerDagRunOperator):
             **kwargs,
         )
         self.kind = kind
+        self.may_ask = may_ask
 
     def execute(self, context: Context) -> None:
         """Ask for the build.
@@ -53,6 +59,11 @@ class TriggerBuildOperator(TriggerDagRunOperator):
                 f"for ever: unpause it, by 'airflow dags unpause {dag}' or by its switch in the "
                 "UI, then clear this task or wait for the next run"
             )
+        if self.may_ask and context["ti"].xcom_pull(task_ids="plan").get("asks"):
+            if context["ti"].get_dr_count(dag, states=["queued", "running"]):
+                self.log.info("a run of %s is there already, at work or waiting for approval", dag)
+                return
+            self.conf = {"force": True}
         super().execute(context)
 
 

@@ -1,7 +1,7 @@
 """What Airflow's own database knows of indexes: documents, DAGs, runs; no catalog is asked."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -12,8 +12,9 @@ from airflow.models.crypto import get_fernet
 from airflow.models.dag import DagTag
 from airflow.utils.session import create_session
 from cryptography.fernet import InvalidToken
-from sqlalchemy import func, select
+from sqlalchemy import func, or_, select
 
+from puffin_ann.airflow.dag_ids import APPROVE
 from puffin_ann.airflow.exceptions import AirflowException
 from puffin_ann.airflow.state.document import StateDocument
 from puffin_ann.airflow.state.store import PREFIX, parse
@@ -46,6 +47,14 @@ class Dag:
 
 
 @dataclass(frozen=True)
+class Asking:
+    """A run that waits for a person's approval."""
+
+    dag_id: str
+    run_id: str
+
+
+@dataclass(frozen=True)
 class Known:
     """All that the database knows of the DAGs that a user may read."""
 
@@ -55,6 +64,7 @@ class Known:
     running: dict[str, tuple[Run, ...]]
     """Runs that are at work, or queued."""
     documents: tuple[StateDocument, ...]
+    asking: tuple[Asking, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,6 +95,7 @@ def read(readable: set[str]) -> Known:
             last=last,
             running=dict(running),
             documents=tuple(_documents(session)),
+            asking=tuple(_asking(session, ids)) if running else (),
         )
 
 
@@ -143,6 +154,19 @@ def _runs(session: Any, *conditions: Any, newest: int | None = None) -> Iterable
         query = query.limit(newest)
     for dag_id, run_id, state, began, ended in session.execute(query.order_by(DagRun.id.desc())):
         yield Run(dag_id, run_id, str(getattr(state, "value", state)), _ms(began), _ms(ended))
+
+
+def _asking(session: Any, dag_ids: Sequence[str]) -> Iterable[Asking]:
+    """Yield the runs that wait for approval: before Airflow 3.3 their tasks count as deferred."""
+    rows = session.execute(
+        select(TaskInstance.dag_id, TaskInstance.run_id).where(
+            TaskInstance.dag_id.in_(dag_ids),
+            TaskInstance.task_id == APPROVE,
+            or_(TaskInstance.state == "awaiting_input", TaskInstance.state == "deferred"),
+        )
+    )
+    for dag_id, run_id in rows:
+        yield Asking(dag_id, run_id)
 
 
 def _documents(session: Any) -> Iterable[StateDocument]:

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import yaml
 
-from puffin_ann.airflow.dag_ids import Kind
+from puffin_ann.airflow.dag_ids import APPROVE, Kind
 from puffin_ann.airflow.page import charts, figures
 from puffin_ann.airflow.page.database import Run, Stage
 from puffin_ann.airflow.page.markup import Content, Markup, element, joined, page
@@ -58,6 +58,7 @@ def index_page(row: Row, runs: Runs, startable: Sequence[Kind], now_ms: int) -> 
             element("p", element("a", "← all indexes", href="./"), class_="crumb"),
             element("div", element("h1", row.index), badge(row), class_="head"),
             element("p", f"{row.table} · {row.words} · ", _age(document, now_ms), class_="words"),
+            _asking(row),
             _acts(row, startable),
             element("div", *cards, class_="cards"),
             element("p", "DAGs: ", *_listed(links), class_="words") if links else None,
@@ -82,6 +83,15 @@ def _listed(parts: Sequence[Markup]) -> list[Content]:
     for part in parts:
         spaced += [", " if spaced else None, part]
     return spaced
+
+
+def _asking(row: Row) -> Markup | None:
+    if not row.asking:
+        return None
+    run = row.asking[0]
+    at = f"{run_address(run.dag_id, run.run_id)}/tasks/{APPROVE}/required_actions"
+    link = element("a", "see why, and decide", href=at, data_airflow=True)
+    return element("p", "A build waits for approval: ", link, role="status")
 
 
 def _acts(row: Row, startable: Sequence[Kind]) -> Markup | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from puffin_ann.airflow.dag_ids import LONGEST_TAG, Kind, dag_id_of
-from puffin_ann.airflow.page.database import Dag, Known, Run
+from puffin_ann.airflow.page.database import Asking, Dag, Known, Run
 from puffin_ann.airflow.page.figures import duration, recall, share
 from puffin_ann.airflow.state.document import StateDocument
 
@@ -44,6 +44,7 @@ class Row:
         last: the newest run that has ended.
         failed: the last runs of DAGs whose last run failed.
         running: at work, or queued.
+        asking: runs that wait for approval.
         next_ms: when the next run is due by the clock.
         invalid: the DAG that stands for a declaration that is not valid.
     """
@@ -57,6 +58,7 @@ class Row:
     last: Run | None = None
     failed: tuple[Run, ...] = ()
     running: tuple[Run, ...] = ()
+    asking: tuple[Asking, ...] = ()
     next_ms: int | None = None
     invalid: Dag | None = None
 
@@ -140,7 +142,8 @@ def _declared(
     ended = [run for dag_id, run in known.last.items() if dag_id in ids]
     running = tuple(run for dag_id in sorted(ids) for run in known.running.get(dag_id, ()))
     failed = tuple(run for run in ended if run.state == "failed")
-    state, words = _state(document, failed, running)
+    asking = tuple(each for each in known.asking if each.dag_id in ids)
+    state, words = _state(document, failed, running, asking)
     due = [dag.next_ms for dag in dags.values() if dag.next_ms is not None and not dag.is_paused]
     return Row(
         index=document.index if document else name,
@@ -152,6 +155,7 @@ def _declared(
         last=max(ended, key=lambda run: run.ended_ms or 0, default=None),
         failed=failed,
         running=running,
+        asking=asking,
         next_ms=min(due, default=None),
     )
 
@@ -163,7 +167,10 @@ def _table_of(dags: dict[Kind, Dag]) -> str:
 
 
 def _state(
-    document: StateDocument | None, failed: tuple[Run, ...], running: tuple[Run, ...]
+    document: StateDocument | None,
+    failed: tuple[Run, ...],
+    running: tuple[Run, ...],
+    asking: tuple[Asking, ...],
 ) -> tuple[State, str]:
     """Return the worst that can be said, and why."""
     if failed:
@@ -173,9 +180,14 @@ def _state(
         state: State = "failing" if document.outcome == "problem" else "unreachable"
         return state, document.problem
     behind = _behind(document)
-    at_work = [run for run in running if run.state == "running"]
+    waiting = {(run.dag_id, run.run_id) for run in asking}
+    at_work = [
+        run for run in running if run.state == "running" and (run.dag_id, run.run_id) not in waiting
+    ]
     if at_work:
         return "building", f"at work: {', '.join(sorted({_kind(run) for run in at_work}))}"
+    if asking:
+        return "waiting", "a build waits for approval"
     if behind:
         return "stale", behind
     if running:

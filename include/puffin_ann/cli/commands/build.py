@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from puffin_ann.cli.approval import Yes, require_approval
 from puffin_ann.cli.declarations import DeclaredIndex, find_declared
 from puffin_ann.cli.lease_options import NoWait, own_run_id, writing
 from puffin_ann.cli.output import AsJson, console, in_words, print_json, say
@@ -24,6 +25,7 @@ def build(
     force: Annotated[
         bool, typer.Option("--force", help="Build even if the published version is up to date.")
     ] = False,
+    yes: Yes = False,
     no_wait: NoWait = False,
     as_json: AsJson = False,
 ) -> None:
@@ -38,6 +40,7 @@ def build(
 
     declaration = find_declared(index)
     require_pyspark()
+    require_approval(declaration, force=force, yes=yes)
     run_id = own_run_id()
     with (
         writing(declaration.table, declaration.name, run_id, "build", no_wait=no_wait),

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from puffin_ann.cli.approval import Yes, postpones_build
 from puffin_ann.cli.declarations import find_declared
 from puffin_ann.cli.lease_options import NoWait, own_run_id
 from puffin_ann.cli.output import AsJson, in_words, print_json, say, tell
@@ -23,6 +24,7 @@ def maintain(
         ),
     ],
     master: Master = "local[*]",
+    yes: Yes = False,
     no_wait: NoWait = False,
     as_json: AsJson = False,
 ) -> None:
@@ -34,6 +36,11 @@ def maintain(
 
     declarations, problems = _meant(name)
     require_pyspark()
+    postponed = {
+        declaration.name
+        for declaration in declarations
+        if postpones_build(declaration, yes=yes, maintenance=True)
+    }
     with on_spark(declarations[0], master) as runner:
         done = maintaining.maintain(
             declarations,
@@ -41,6 +48,7 @@ def maintain(
             runner=runner,
             wait=not no_wait,
             tell=tell,
+            postponed=postponed,
         )
     if as_json:
         print_json(done)

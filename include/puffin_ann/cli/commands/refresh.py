@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from puffin_ann.cli.approval import Yes, postpones_build
 from puffin_ann.cli.declarations import DeclaredIndex, find_declared
 from puffin_ann.cli.lease_options import NoWait, own_run_id, writing
 from puffin_ann.cli.output import AsJson, in_words, print_json, say
@@ -30,6 +31,7 @@ def refresh(
     force: Annotated[
         bool, typer.Option("--force", help="Publish changes, however few and fresh they are.")
     ] = False,
+    yes: Yes = False,
     no_wait: NoWait = False,
     as_json: AsJson = False,
 ) -> None:
@@ -41,6 +43,7 @@ def refresh(
     from puffin_ann.lifecycle.runtime.runners import InProcess, Runner
 
     declaration = find_declared(index)
+    postpones = postpones_build(declaration, yes=yes, maintenance=maintenance)
     run_id = own_run_id()
     with ExitStack() as stack:
         stack.enter_context(
@@ -56,6 +59,7 @@ def refresh(
             run_id=run_id,
             maintenance=maintenance,
             force=force,
+            postpones=postpones,
             runner=runner,
             progress=step,
         )

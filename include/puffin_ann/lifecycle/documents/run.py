@@ -282,6 +282,7 @@ class PlanPointer(Document):
 
     Attributes:
         decision: what was decided, for people; empty where there was nothing to decide.
+        asks: why a whole build waits for a person's approval; empty where none does.
     """
 
     action: Literal["build", "refresh", "none"]
@@ -291,6 +292,7 @@ class PlanPointer(Document):
     run_id: str
     groups: list[str]
     decision: str = ""
+    asks: str = ""
 
 
 D = TypeVar("D", bound=Document)

@@ -3,5 +3,6 @@
 `decide` is the decision, from the state of the base version, what changed since and the
 declaration, all in `inputs`; `decision` is what comes out. `required` tells what a version itself
 asks for, `forecast` estimates rows by shard, `cost` bytes and seconds, `drift` whether the added
-rows still fit the index, and `explain` puts the decision into words.
+rows still fit the index, and `explain` puts the decision into words. `approval` tells of which
+builds a person is asked first.
 """

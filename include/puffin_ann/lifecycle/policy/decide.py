@@ -31,6 +31,7 @@ def decide(
     maintenance: bool = False,
     force: bool = False,
     repair: bool = False,
+    postpones: bool = False,
     unreadable: Sequence[str] = (),
 ) -> Decision:
     """Decide what is due.
@@ -45,6 +46,8 @@ def decide(
         force: publish changes, however few and fresh they are.
         repair: make again what cannot be read, and else follow the table alone: what is
             due besides waits for another run.
+        postpones: a build that is due waits: follow the table by masks and deltas alone, where the
+            version is a base for that.
         unreadable: without a state, published files that may have held one, and what is wrong.
     """
     if state is None:
@@ -58,7 +61,7 @@ def decide(
     if not (why or change.rows or maintenance or state.is_damaged):
         return _nothing(state, change, _why_unchanged(state, change, declaration))
     why = why or _why_lost(state, change)
-    why = why or ("" if repair else _why_worn(state, change, declaration))
+    why = why or ("" if repair else _why_worn(state, change, declaration, postpones=postpones))
     if why:
         return _build(change, estimate.whole_build(state, change.live_rows), why)
     if state.is_damaged and not change.live_rows:
@@ -67,10 +70,11 @@ def decide(
     if waiting:
         return _nothing(state, change, waiting)
     expected = expect(state, change)
-    due = find_required(state, expected, declaration, maintenance=maintenance, repair=repair)
+    keeps = repair or postpones
+    due = find_required(state, expected, declaration, maintenance=maintenance, repair=keeps)
     refresh = _refresh(state, change, expected, due, repair=repair)
     why = _why_emptied(state, change, expected)
-    why = why or ("" if repair else _why_dearer(state, change, refresh))
+    why = why or ("" if keeps else _why_dearer(state, change, refresh))
     if why:
         return _build(change, estimate.whole_build(state, change.live_rows), why)
     return refresh
@@ -118,10 +122,17 @@ def _why_lost(state: IndexState, change: Change) -> str:
     )
 
 
-def _why_worn(state: IndexState, change: Change, declaration: IndexDeclaration) -> str:
-    """Say why the version itself, whatever changed since, is no base for a refresh any more."""
+def _why_worn(
+    state: IndexState, change: Change, declaration: IndexDeclaration, *, postpones: bool = False
+) -> str:
+    """Say why the version itself, whatever changed since, is no base for a refresh any more.
+
+    Where a build is postponed, it is one for as long as its shards hold a live row.
+    """
     if not change.live_rows:
         return ""
+    if postpones:
+        return _why_emptied(state, change, UNCHANGED)
     made, declared = len(state.graphs), declaration.shards_built
     if made < declared <= change.live_rows:
         return f"it has {made} of the {declared} declared shards: there were fewer rows than those"

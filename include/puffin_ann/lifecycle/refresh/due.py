@@ -51,6 +51,7 @@ def find_due(
     maintenance: bool = False,
     force: bool = False,
     repair: bool = False,
+    postpones: bool = False,
     find: Find = find_in_lost_files,
     at_ms: int | None = None,
 ) -> Due:
@@ -66,6 +67,7 @@ def find_due(
         maintenance: as in a maintenance window, which rebuilds shards of many tombstones.
         force: build although nothing asks for it.
         repair: make again what cannot be read; nothing else that is due is done.
+        postpones: a build that is due waits, and the index follows by masks and deltas alone.
         find: tells what that is; `find_unreadable` reads all of the version.
         at_ms: what counts as now, milliseconds since 1970; None for now.
 
@@ -95,6 +97,7 @@ def find_due(
         maintenance=maintenance,
         force=force,
         repair=repair,
+        postpones=postpones,
         unreadable=unreadable,
     )
     return Due(decision, base, rest, state)

@@ -3,7 +3,8 @@
 `build`, `refresh` and `evaluate` plan a run and stage its plan; the stages that follow are in the
 packages of the same names. `publish` assembles and commits what a run made, reports on it and
 clears its staging. `doctor` tells what is wrong and has it repaired, `maintain` is the whole
-maintenance window, `in_process` a whole refresh in this process. `spark_app` is the main function
+maintenance window, `in_process` a whole refresh in this process, and `expect_build` tells what a
+whole build would cost. `spark_app` is the main function
 of every Spark application, which leaves its `told_progress` and its `last_words` for the task that
 submitted it.
 

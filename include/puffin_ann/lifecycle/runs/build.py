@@ -68,7 +68,7 @@ def plan_build(
     plan = done(staging, PLAN, BuildPlan)
     if plan is None:
         live = live_state(table, require_snapshot(table, None).snapshot_id)
-        newest = _newest(table, declaration.name, live)
+        newest = newest_published(table, declaration.name, live)
         reason = nothing_to_do(declaration, newest, force=force)
         if reason is not None:
             log.info("plan: nothing to build for %s: %s", declaration.name, reason)
@@ -154,7 +154,8 @@ def nothing(declaration: IndexDeclaration, reason: str) -> PlanPointer:
     return _pointer(declaration, "", "none", reason, "", [])
 
 
-def _newest(table: Table, index: str, live: LiveState) -> NewestVersion | None:
+def newest_published(table: Table, index: str, live: LiveState) -> NewestVersion | None:
+    """Return what a plan needs to know of the newest version, if there is one."""
     version = newest_version(table, index)
     if version is None:
         return None

@@ -36,6 +36,7 @@ def refresh_in_process(
     maintenance: bool = False,
     force: bool = False,
     repair: bool = False,
+    postpones: bool = False,
     runner: Runner | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
@@ -47,6 +48,7 @@ def refresh_in_process(
         maintenance: as of `runs.refresh.plan_refresh`.
         force: as above.
         repair: make again what is damaged, and do nothing else that is due; never build.
+        postpones: a build that is due waits: do what can be done without it.
         runner: where the stages' tasks run; default: in this process.
         progress: told what is done.
 
@@ -73,6 +75,7 @@ def refresh_in_process(
                 maintenance=maintenance,
                 force=force,
                 repair=repair,
+                postpones=postpones,
                 verify=damage is not None,
             )
         if plan.action == "none":

@@ -1,7 +1,7 @@
 """The maintenance window: registrations made safe, merges and rebuilds due, what is old removed."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from puffin_ann.declaration import IndexDeclaration, known_declarations
@@ -83,6 +83,7 @@ def maintain(
     runner: Runner,
     wait: bool = True,
     tell: leases.Tell | None = None,
+    postponed: Collection[str] = (),
 ) -> dict[str, Any]:
     """Maintain indexes of one table in this process, as their DAGs do.
 
@@ -92,6 +93,7 @@ def maintain(
         runner: where the stages' tasks run.
         wait: for other runs on an index; else fail at once.
         tell: gets a sentence when there is something to wait for.
+        postponed: indexes of which a build that is due waits; they only follow the table.
 
     Returns:
         `actions`: what was guarded and cleaned, or why nothing was cleaned; `indexes`: by name,
@@ -112,7 +114,11 @@ def maintain(
         try:
             with leases.writing(table, declaration.name, run_id, "maintain", wait=wait, tell=tell):
                 indexes[declaration.name] = refresh_in_process(
-                    declaration, run_id=run_id, maintenance=True, runner=runner
+                    declaration,
+                    run_id=run_id,
+                    maintenance=declaration.name not in postponed,
+                    postpones=declaration.name in postponed,
+                    runner=runner,
                 )
         except LeaseHeldError:
             raise

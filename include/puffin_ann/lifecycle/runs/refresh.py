@@ -40,6 +40,7 @@ def plan_refresh(
     run_id: str,
     maintenance: bool = False,
     force: bool = False,
+    postpones: bool = False,
 ) -> PlanPointer:
     """Decide what is due for an index, and stage the plan of it.
 
@@ -52,6 +53,7 @@ def plan_refresh(
             rebuild shards of many tombstones, too.
         force: publish changes, however few and fresh they are; where nothing changed, read the
             version's files for damage, and have made again what is damaged.
+        postpones: a build that is due waits: do what can be done without it.
 
     Returns:
         What the tasks after it need; of action `build` if the whole index is due.
@@ -61,7 +63,9 @@ def plan_refresh(
             that no refresh repairs.
         PuffinAnnError: the table, the column or the surroundings do not allow an index.
     """
-    return plan_and_open(declaration, run_id=run_id, maintenance=maintenance, force=force)[0]
+    return plan_and_open(
+        declaration, run_id=run_id, maintenance=maintenance, force=force, postpones=postpones
+    )[0]
 
 
 @metering("plan the refresh")
@@ -72,6 +76,7 @@ def plan_and_open(
     maintenance: bool = False,
     force: bool = False,
     repair: bool = False,
+    postpones: bool = False,
     verify: bool = False,
 ) -> tuple[PlanPointer, Workspace | None]:
     """Plan as `plan_refresh` does, for a process that carries the plan out, too.
@@ -82,6 +87,7 @@ def plan_and_open(
         maintenance: as above.
         force: as above.
         repair: make again what is damaged, and do nothing else that is due; never build.
+        postpones: as above.
         verify: read the whole version first, to know what is damaged.
 
     Returns:
@@ -104,6 +110,7 @@ def plan_and_open(
         maintenance=maintenance,
         force=force or repair,
         repair=repair,
+        postpones=postpones,
         find=find_unreadable if verify or repair else find_in_lost_files,
     )
     if due.decision.action == "none" and force and due.base is not None:
@@ -116,7 +123,7 @@ def plan_and_open(
     decision, cells = _with_cells(table, due)
     base, state = due.base, due.state
     log.info("plan: %s: %s: %s", declaration.name, decision.action, decision.reason)
-    if decision.action == "build" and not repair:
+    if decision.action == "build" and not (repair or postpones):
         built = build.plan_build(
             declaration, run_id=run_id, overrides={"force": True}, why=decision.reason
         )

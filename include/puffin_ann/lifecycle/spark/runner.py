@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from warnings import catch_warnings, simplefilter
 
 from puffin_ann import errors
-from puffin_ann.errors import PuffinAnnError
+from puffin_ann.errors import PuffinAnnError, SparkNotFoundError
 from puffin_ann.lifecycle.runtime.progress import current_meter
 from puffin_ann.lifecycle.runtime.runners import InProcess, Work
 from puffin_ann.lifecycle.spark.session import comes_of_interrupt, stop
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger("puffin_ann")
+
+NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"[^\n]*?error=\d+, ([^\n]+)')
+NAME_PYTHON = (
+    "let PYSPARK_PYTHON, or spark.pyspark.python in the declaration's spark.conf, name a Python "
+    "that is there where executors run, and has puffin-ann"
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,10 @@ class OnSpark:
         A `PuffinAnnError` on an executor is raised again here as what it was, at once: Spark would
         retry the task and bury the message. What a task warned of is logged here, too. The meter of
         the work learns which tasks are done.
+
+        Raises:
+            SparkNotFoundError: workers find no Python, or no puffin-ann in it.
+            PuffinAnnError: of the work.
         """
         if not payloads:
             return []
@@ -70,7 +81,13 @@ class OnSpark:
         if meter is not None:
             meter.look = lambda: setattr(meter, "done", done.value)
         guarded = partial(_guarded, work, self.threads_per_task(len(payloads)), done)
-        answers = [json.loads(answer) for answer in tasks.map(guarded).collect()]
+        try:
+            answers = [json.loads(answer) for answer in tasks.map(guarded).collect()]
+        except Exception as error:
+            missing = missing_in_worker(str(error))
+            if missing is None:
+                raise
+            raise missing from None
         for answer in answers:
             for warning in answer["warnings"]:
                 log.warning("%s", warning)
@@ -126,6 +143,23 @@ class WhenNeeded:
     def here(self) -> InProcess:
         """Return a runner in the driver's process, as `OnSpark` does."""
         return self.started().here()
+
+
+def missing_in_worker(said: str) -> SparkNotFoundError | None:
+    """Return what keeps workers from starting, of what Spark says of a job that failed, if that is.
+
+    Spark's own words are a hundred lines, most of them frames of its threads.
+    """
+    program = NO_PROGRAM.search(said)
+    if program is not None:
+        return SparkNotFoundError(
+            f"Spark's workers cannot start Python: {program[1]}: {program[2]}; {NAME_PYTHON}"
+        )
+    if "No module named 'puffin_ann'" in said:
+        return SparkNotFoundError(
+            f"the Python of Spark's workers has no puffin-ann; install it there, or {NAME_PYTHON}"
+        )
+    return None
 
 
 def _guarded(

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ from fastapi.testclient import TestClient
 from puffin_ann import __version__
 from puffin_ann.airflow.page import application as application_module
 from puffin_ann.airflow.page import figures
-from puffin_ann.airflow.page.database import Dag, Known, Run
+from puffin_ann.airflow.page.database import Asking, Dag, Known, Run
 from puffin_ann.airflow.page.index_page import index_page
 from puffin_ann.airflow.page.overview_page import overview_page
 from puffin_ann.airflow.page.plugin import PuffinAnnPlugin, serve
@@ -101,6 +102,14 @@ class TestStates:
             known(*dags("words"), documents=[document("words", "not_built")], running=(at_work,))
         )
         assert row.state == "building"
+
+    def test_one_whose_build_waits_for_approval_is_waiting_and_leads_there(self):
+        at_work = run("ann_build_words", "running")
+        found = known(*dags("words"), documents=[document("words")], running=(at_work,))
+        row = only(replace(found, asking=(Asking("ann_build_words", "manual__1"),)))
+        assert (row.state, row.words) == ("waiting", "a build waits for approval")
+        page = index_page(row, [], [], NOW_MS)
+        assert "runs/manual__1/tasks/approve/required_actions" in page
 
     def test_one_that_was_never_published_is_not_built(self):
         row = only(known(*dags("words"), documents=[document("words", "not_built")]))

@@ -7,7 +7,7 @@ import pytest
 from puffin_ann.errors import RecallTooLowError
 from puffin_ann.lifecycle.runtime.progress import metering
 from puffin_ann.lifecycle.runtime.runners import InProcess
-from puffin_ann.lifecycle.spark.runner import OnSpark, WhenNeeded
+from puffin_ann.lifecycle.spark.runner import OnSpark, WhenNeeded, missing_in_worker
 from puffin_ann.lifecycle.spark.session import PATIENCE
 from puffin_ann.settings import settings
 
@@ -191,3 +191,25 @@ def test_what_a_task_warns_of_is_logged_where_the_stage_is(caplog):
     with pytest.raises(RecallTooLowError):
         OnSpark(Elsewhere(2)).run(work, ["a", "b"])
     assert caplog.messages == ["odd: a", "odd: b"]
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "An error occurred while calling o1.collect.\n: org.apache.spark.SparkException"
+            ': aborted: java.io.IOException: Cannot run program "/opt/missing/python": error=2, '
+            "No such file or directory\n\tat java.base/java.lang.ProcessBuilder.start",
+            "cannot start Python: /opt/missing/python: No such file or directory; let",
+        ),
+        (
+            "PythonException: Traceback\nModuleNotFoundError: No module named 'puffin_ann'\n\tat x",
+            "the Python of Spark's workers has no puffin-ann; install it there",
+        ),
+    ],
+)
+def test_workers_without_python_or_puffin_ann_are_told_in_a_sentence(said, told):
+    missing = missing_in_worker(said)
+    assert told in str(missing)
+    assert "\n" not in str(missing)
+    assert missing_in_worker("java.lang.OutOfMemoryError: Java heap space") is None
