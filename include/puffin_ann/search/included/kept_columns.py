@@ -143,10 +143,15 @@ class KeptColumns:
     def _open_all(self) -> dict[int, list[KeptBlob]]:
         places: list[tuple[ShardEntry, BlobPlace]] = []
         with self._version.files(self._io) as files, self._telling():
-            for shard in self._version.routing.shards:
-                for kind in READERS:
-                    found = files.places(kind, shard.shard_id, shard.file)
-                    places += [(shard, place) for place in found]
+            # Of all blobs at once: an index may have very many, and none of these types.
+            found: dict[tuple[str, str | None], BlobPlace] = {}
+            for place in files.every_place(self._version.staged):
+                if place.metadata.type in READERS:
+                    shard_id = place.metadata.properties.get("shard")
+                    found.setdefault((place.metadata.type, shard_id), place)
+            for shard in self._version.routing.shards if found else ():
+                keys = ((kind, str(shard.shard_id)) for kind in READERS)
+                places += [(shard, found[key]) for key in keys if key in found]
         first = [_first(place) for _, place in places]
         read: Iterator[memoryview] = iter(())
         with self._telling():
