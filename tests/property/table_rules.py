@@ -53,10 +53,11 @@ class TableRules(DataRules, OthersRules, RunRules, Invariants, RuleBasedStateMac
             ]
         ),
         former=st.booleans(),
+        include=st.sampled_from([(), ("id",), ("word", "id")]),
         most_files=st.sampled_from([2, 12]),
         most_tags=st.sampled_from([2, 3, 8]),
     )
-    def begin(self, metric, form, publish, former, most_files, most_tags):
+    def begin(self, metric, form, publish, former, include, most_files, most_tags):
         """Begin with a table that has an index, published as none is any more if `former` says."""
         self.folder = tempfile.TemporaryDirectory(prefix="history-")
         self.patch = pytest.MonkeyPatch()
@@ -75,6 +76,7 @@ class TableRules(DataRules, OthersRules, RunRules, Invariants, RuleBasedStateMac
                 algorithm=algorithm,
                 parameters=parameters,
                 vectors=vectors,
+                include=include,
                 recall_target=0.5,
                 publish=mode,
             )

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.blobs import columns as columns_blob
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs import tombstones as tombstones_blob
 from puffin_ann.blobs.cells import CellStarts
@@ -51,6 +52,9 @@ from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes
 from puffin_ann.search.consistency import check_engine
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.shards.blobs import shard_blobs
+
+BESIDE = (tombstones_blob.TYPE, columns_blob.TYPE)
+"""Types of blobs that do not count to the bytes of a shard."""
 
 
 @dataclass(frozen=True)
@@ -396,7 +400,7 @@ class ShardRewriter:
             kind=kind,
             rows=len(rows),
             tombstones=0 if deleted is None else int(np.count_nonzero(deleted)),
-            bytes=sum(blobs[blob].stat().st_size for blob in blobs if blob != tombstones_blob.TYPE),
+            bytes=sum(blobs[blob].stat().st_size for blob in blobs if blob not in BESIDE),
             file=stage_shard(self.workspace, self.workspace.refresh_plan, shard_id, blobs),
             blobs=tuple(blobs),
             added=added,
