@@ -8,5 +8,6 @@ one answer of many; `results` returns it as a table. `failover` takes another ve
 damaged, or has rows of damaged shards scanned. `range_search` finds every row within a distance,
 `row_by_key` the vector of a row to search with, `row_locators` where the rows of a shard are,
 `query_checks` refuses what cannot be asked. `conditions` says which rows a condition lets be
-answered, `included` what is kept of columns. `cache` keeps unpacked shards on local disk.
+answered, `included` what is kept of columns. `cache` keeps unpacked shards on local disk. Parts of
+a search note in `explain` what they do, if it is asked for; `explained` puts that together.
 """

@@ -15,6 +15,7 @@ from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.lake.read.coverage_diff import ALL, Positions
 from puffin_ann.lake.read.parquet import open_file, read_vectors
 from puffin_ann.lake.read.vector_column import VectorColumn
+from puffin_ann.search.explain.recorder import note_scanned_file, note_vectors
 from puffin_ann.search.merge import Source, merge
 from puffin_ann.search.snapshot_view import SnapshotView
 from puffin_ann.settings import MIB, settings
@@ -100,6 +101,7 @@ class Scan:
         for file, positions in self._view.scanned:
             wanted = ALL if allowed is None else allowed.get(file.path)
             if wanted is not None:
+                note_scanned_file()
                 with _Opening(self._table.io, file.path) as opening:
                     yield from self._of_file(opening, rank[file.path], positions, wanted, dimension)
 
@@ -130,6 +132,7 @@ class Scan:
                     keep = mark(positions, first, rows) & read.valid
                     vectors = np.ascontiguousarray(read.matrix[keep])
                     batch = RowBatch(vectors, rank, row_group, np.flatnonzero(keep), first)
+                    note_vectors(vectors.nbytes)
                     self._keep(path, batch)
                 yield batch.among(allowed)
             first += rows

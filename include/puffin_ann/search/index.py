@@ -1,6 +1,6 @@
 """Search an index at a snapshot: route, probe, mask, scan, merge, fetch."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -24,6 +24,9 @@ from puffin_ann.search.brute_force import Scan
 from puffin_ann.search.cache.local_cache import CacheStatistics, LocalCache
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.kept import KeptConditions
+from puffin_ann.search.explain.explanation import GIVEN, Opening
+from puffin_ann.search.explain.recorder import Recorder, enter, recording
+from puffin_ann.search.explained import explained
 from puffin_ann.search.failover import Serving, tell_lost_cells
 from puffin_ann.search.files.tier import FileTier
 from puffin_ann.search.included.answers import RowPlaces, kept_values
@@ -60,6 +63,7 @@ class Index:
         falls_back: whether another published version takes over where this one is damaged.
         cache_mode: when shards are brought to local disk.
         stale_policy: whether searches compare rows outside the index, unless they say otherwise.
+        opening: how the version was chosen.
     """
 
     table: Table
@@ -70,6 +74,7 @@ class Index:
     falls_back: bool = False
     cache_mode: CacheMode = "full"
     stale_policy: StalePolicy = "scan"
+    opening: Opening = GIVEN
     _conditions: KeptConditions = field(default_factory=KeptConditions, init=False, repr=False)
     _serving: Serving["Index"] = field(default_factory=Serving, init=False, repr=False)
 
@@ -126,6 +131,7 @@ class Index:
         allow_fewer: bool = False,
         where: Where = None,
         stale_policy: StalePolicy | None = None,
+        explain: bool = False,
     ) -> pa.Table:
         """Return the k nearest live rows of each query.
 
@@ -146,6 +152,7 @@ class Index:
             stale_policy: of a search that would compare rows outside the index, as `freshness` says
                 and as far as they satisfy the condition: `scan`, it does; `warn`, it does and logs
                 it as a warning; `fail`, it raises; default: that of `open_index`.
+            explain: tell in the report how the search was answered; see `explanation_of`.
 
         Returns:
             One row per answer, by query and rank: `query` int32, `rank` int32 from 1, `distance`
@@ -158,6 +165,7 @@ class Index:
             ColumnNotFoundError: a column the table does not have.
             StaleIndexError: rows are not in the index, and `stale_policy` is `fail`.
         """
+        recorder = Recorder() if explain else None
         batch = checked_queries(queries, self.dimension, self.name)
         check_columns(columns)
         checked_freshness(freshness)
@@ -170,10 +178,12 @@ class Index:
         def answer(index: Index) -> pa.Table:
             allowed = index._allowed(where)
             index._heed(policy, freshness, allowed)
+            enter("search the index")
             wanted = index._checked_k(k, allow_fewer, freshness, allowed)
             found = index._nearest(
                 batch, wanted, columns, exhaustive, freshness, width, probe_partitions, allowed
             )
+            enter("make the answer")
             if len(found) < len(batch) * wanted and not allow_fewer:
                 # Rows that are compared with the query may turn out to hold no vector.
                 raise index._too_few(k, len(found) // len(batch), allowed, "hold vectors")
@@ -181,12 +191,15 @@ class Index:
                 require_products(found)
             return found
 
-        return self._serving.by(self, answer)
+        if recorder is None:
+            return self._serving.by(self, answer)
+        return self._explained(answer, recorder, columns, freshness)
 
     def _allowed(self, where: Where) -> AllowedRows | None:
         """Return the rows that a condition lets be answered; None if it is none, or true of all."""
         if where is None:
             return None
+        enter("find the rows of the condition")
         found = self._conditions.rows(self.table, self.version, self.view, where, self._kept)
         return None if found.condition.is_always_true else found
 
@@ -216,8 +229,10 @@ class Index:
         by_ranges = self._ranges_read - before
         scanned = self._rows_to_scan(freshness, allowed)
         if scanned:
+            enter("scan rows outside the index")
             only = None if allowed is None else allowed.scanned
             sources.append(self._scan.search(batch, k, only))
+        enter("merge answers")
         table_bytes = self._table_read - table_before
         report = self._report(probed, scanned, by_ranges, table_bytes, allowed)
         return self._answer(merge(sources, k), sources, columns, report)
@@ -231,6 +246,7 @@ class Index:
         freshness: Freshness = "exact",
         where: Where = None,
         stale_policy: StalePolicy | None = None,
+        explain: bool = False,
     ) -> pa.Table:
         """Return every live row nearer to a query than a distance; equals brute force.
 
@@ -243,6 +259,7 @@ class Index:
             freshness: as for `search`.
             where: as for `search`.
             stale_policy: as for `search`.
+            explain: as for `search`.
 
         Returns:
             As `search` does: by query, then distance, then locator.
@@ -253,6 +270,7 @@ class Index:
             ColumnNotFoundError: a column the table does not have.
             StaleIndexError: rows are not in the index, and `stale_policy` is `fail`.
         """
+        recorder = Recorder() if explain else None
         batch = checked_queries(queries, self.dimension, self.name)
         check_columns(columns)
         checked_freshness(freshness)
@@ -263,9 +281,44 @@ class Index:
         def answer(index: Index) -> pa.Table:
             allowed = index._allowed(where)
             index._heed(policy, freshness, allowed)
+            enter("compare rows")
             return index._within(batch, limit, columns, freshness, allowed)
 
-        return self._serving.by(self, answer)
+        if recorder is None:
+            return self._serving.by(self, answer)
+        return self._explained(answer, recorder, columns, freshness)
+
+    def _explained(
+        self,
+        answer: Callable[["Index"], pa.Table],
+        recorder: Recorder,
+        columns: Sequence[str],
+        freshness: Freshness,
+    ) -> pa.Table:
+        """Return answers whose report tells how they were found."""
+
+        def noted(index: Index) -> pa.Table:
+            recorder.begin_again()
+            return answer(index)
+
+        first = self._serving.now(self)
+        brought, included = self.cache.statistics.filled_bytes, first._kept.bytes_read
+        with recording(recorder):
+            answers = self._serving.by(self, noted)
+        serving, opening = self._serving.now(self), self.opening
+        if serving is not self:
+            opening = replace(opening, why="it takes the place of one that is damaged")
+        return explained(
+            answers,
+            recorder,
+            serving.version,
+            serving.view,
+            opening,
+            columns=columns,
+            rows_left_out=serving.view.rows_to_scan if freshness == "indexed" else 0,
+            bytes_brought=self.cache.statistics.filled_bytes - brought,
+            bytes_included=serving._kept.bytes_read - (included if serving is first else 0),
+        )
 
     def _within(
         self,
@@ -284,6 +337,7 @@ class Index:
             batches = self._scan.batches(self.dimension, only)
             parts = chain(parts, scan_parts(batches, len(batch)))
         query, rank, distances, keys, probed = pairs_within(batch, limit, self.metric, parts)
+        enter("fetch columns" if columns else "make the answer")
         table_bytes = self._table_read - before
         report = self._report(probed, scanned, table_bytes=table_bytes, allowed=allowed)
         return answer_table(
@@ -451,6 +505,8 @@ class Index:
             locators = np.stack([self._file_ids[keys[0]], keys[1], keys[2]])
             return kept_values(self._kept, fields, RowPlaces(*shards, locators))
 
+        if columns:
+            enter("fetch columns")
         return answer_table(
             self.table,
             self._paths,

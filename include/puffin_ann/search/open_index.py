@@ -1,6 +1,8 @@
 """Open an index at a snapshot: find its versions, and take the one that serves it best."""
 
+from collections.abc import Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
 from typing import get_args
 
 from pyiceberg.table import Table
@@ -9,6 +11,7 @@ from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from puffin_ann.errors import QueryError, TooFewRowsError
 from puffin_ann.lake.catalog.tables import load_table, name_of, snapshot_of_ref
 from puffin_ann.lake.catalog.tables import snapshot as find_snapshot
+from puffin_ann.search.explain.explanation import Opening
 from puffin_ann.search.failover import cheapest
 from puffin_ann.search.index import Index
 from puffin_ann.search.index_version import IndexVersion
@@ -61,6 +64,7 @@ def open_index(
         allowed = ", ".join(map(repr, get_args(CacheMode)))
         raise QueryError(f"cache is {cache!r}; allowed: {allowed}")
     checked_stale_policy(stale_policy)
+    began = perf_counter()
     loaded = load_table(table)
     if ref is not None:
         snapshot = snapshot_of_ref(loaded, ref)
@@ -80,7 +84,19 @@ def open_index(
         falls_back=True,
         cache_mode=cache or settings().cache_mode,
         stale_policy=stale_policy,
+        opening=Opening(_why(version, found.versions, past), perf_counter() - began),
     )
+
+
+def _why(version: IndexVersion, versions: Sequence[IndexVersion], past: Set[int]) -> str:
+    """Return why a version of some, the newest first, was taken for a snapshot of a past."""
+    if version is not versions[0]:
+        return f"of {len(versions)} versions it leaves the fewest rows to mask and scan"
+    if version.coverage.base_snapshot_id in past:
+        return "the newest: the snapshot went on from what it covers"
+    if len(versions) == 1:
+        return "the only one that can be read; the snapshot did not go on from what it covers"
+    return f"the newest: none of {len(versions) - 1} others leaves fewer rows to mask and scan"
 
 
 def require_snapshot(table: Table, snapshot_id: int | None) -> Snapshot:

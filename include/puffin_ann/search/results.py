@@ -35,6 +35,8 @@ OWN = (*_OWN_NAMES, "locator")
 class SearchReport:
     """What an answer was made from; it is JSON in the metadata of the answer's schema.
 
+    A search with `explain=True` adds an `explanation` to that, see `explanation_of`.
+
     Attributes:
         index_snapshot: snapshot the version used is registered under.
         base_snapshot: snapshot whose rows that version covers.

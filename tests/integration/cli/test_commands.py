@@ -180,6 +180,17 @@ def test_rows_outside_the_index_are_told_or_refused(cli, indexed):
     assert (code, "does not cover 2 rows in 1 data files" in err) == (4, True)
 
 
+def test_the_way_of_a_search_is_shown(cli, indexed):
+    ask = ["--key", "word=w5", "--k", "2", "--where", "id < 30", "--explain"]
+    code, out, _ = search(cli, *ask)
+    assert (code, "├── version ann-words_index" in out) == (0, True)
+    assert "├── condition id < 30: 30 rows allowed" in out
+    code, out, _ = search(cli, *ask, "--json")
+    assert json.loads(out)["explanation"]["condition"]["rows_allowed"] == 30
+    code, out, _ = search(cli, "--key", "word=w5", "--within", "3", "--explain")
+    assert "├── coverage 100.0 %" in out
+
+
 def test_of_a_table_that_was_emptied_nobody_is_told_to_ask_for_none(cli, indexed, tmp_path):
     indexed.delete("id >= 0")
     np.save(tmp_path / "q.npy", np.zeros(builds.DIMENSION, np.float32))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table as Grid
+from rich.text import Text
+from rich.tree import Tree
 
 from puffin_ann.cli.output import AsJson, TableName, console, print_json, say, warn
 from puffin_ann.cli.queries import vectors_of_file
@@ -109,6 +111,14 @@ def search(
             "are; warn, they are and it is told; fail, the search ends with an error instead.",
         ),
     ] = "scan",
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Tell how the search was answered, too: the version and why, what was read, how "
+            "each shard was searched, and the time.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Find the nearest rows of a vector from a file, or of a row of the table.
@@ -138,8 +148,11 @@ def search(
         width=width,
         probe_partitions=probe_partitions,
         where=where,
+        explain=explain,
     )
-    near = partial(opened.within, distance=within or 0.0, columns=wanted, where=where)
+    near = partial(
+        opened.within, distance=within or 0.0, columns=wanted, where=where, explain=explain
+    )
     if vector is not None:
         queries = vectors_of_file(vector)
         labels = [str(number) for number in range(len(queries))]
@@ -164,6 +177,8 @@ def search(
         _show(answers, labels, wanted)
     else:
         say(_why_nothing(answers))
+    if explain and not as_json:
+        _show_explanation(answers)
 
 
 def _check_within(within: float | None, **options: int | None) -> None:
@@ -292,6 +307,20 @@ def _show(answers: "pa.Table", labels: list[str], columns: list[str]) -> None:
             cells.append(f"{name} row group {place['row_group']} row {place['row_offset']}")
         grid.add_row(*cells)
     console.print(grid)
+
+
+def _show_explanation(answers: "pa.Table") -> None:
+    from puffin_ann.search.explain.explanation import explanation_of
+    from puffin_ann.search.explain.tree import Branch, tree_of
+
+    def add(branch: Branch, to: Tree) -> None:
+        for part in branch.below:
+            add(part, to.add(Text(part.text)))
+
+    root = tree_of(explanation_of(answers))
+    shown = Tree(Text(root.text))
+    add(root, shown)
+    console.print(shown)
 
 
 def _side_by_side(answers: "pa.Table", labels: list[str], column: str) -> Iterator[Grid]:

@@ -12,6 +12,8 @@ from puffin_ann.lake.read.column_chunks import Kept
 from puffin_ann.lake.read.conditions.condition import Condition, read_condition
 from puffin_ann.lake.read.conditions.matching_rows import MatchingRows, matching_rows
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
+from puffin_ann.search.explain.explanation import ConditionFacts
+from puffin_ann.search.explain.recorder import current
 from puffin_ann.search.included.kept_columns import KeptColumns
 from puffin_ann.search.included.matching import MatchingByIndex
 from puffin_ann.search.index_version import IndexVersion
@@ -61,9 +63,11 @@ class KeptConditions:
             found = self._by_key.get(condition.key)
             if found is not None:
                 self._by_key.move_to_end(condition.key)
+                _note(found, is_kept=True)
                 return found
-        matching = _matching(table, version, view, condition, included)
+        matching, is_kept = _matching(table, version, view, condition, included)
         made = AllowedRows(version, view, condition, matching)
+        _note(made, is_kept=is_kept)
         with self._lock:
             self._by_key[condition.key] = made
             while len(self._by_key) > MOST_CONDITIONS:
@@ -77,7 +81,8 @@ def _matching(
     view: SnapshotView,
     condition: Condition,
     included: KeptColumns | None,
-) -> MatchingRows:
+) -> tuple[MatchingRows, bool]:
+    """Return the rows that satisfy a condition, and whether they were kept from before."""
     # A snapshot never changes, and neither does a schema under its id.
     key: tuple[object, ...] = (scope_of(table), view.snapshot_id, condition.key)
     ask = None
@@ -86,7 +91,28 @@ def _matching(
         # Of rows that this version has no vector of, another one may have: it is not told of them.
         key += (version.index, version.run_id)
     found: MatchingRows | None = MATCHING.get(key)
-    if found is None:
-        found = matching_rows(table, view.snapshot_id, condition, ask)
-        MATCHING.put(key, found, found.size + len(condition.key))
-    return found
+    if found is not None:
+        return found, True
+    made = matching_rows(table, view.snapshot_id, condition, ask)
+    MATCHING.put(key, made, made.size + len(condition.key))
+    return made, False
+
+
+def _note(allowed: AllowedRows, *, is_kept: bool) -> None:
+    """Note how rows were found, for a search that is explained."""
+    recorder = current()
+    if recorder is None:
+        return
+    found = allowed.matching
+    recorder.condition = ConditionFacts(
+        text=allowed.condition.text,
+        is_kept=is_kept,
+        files=found.files,
+        files_out=found.files_out,
+        files_in=found.files_in,
+        files_included=found.files_asked,
+        row_groups=found.row_groups,
+        row_groups_read=found.row_groups_read,
+        bytes_read=0 if is_kept else found.bytes_read,
+        rows_allowed=allowed.rows,
+    )

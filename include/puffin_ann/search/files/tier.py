@@ -27,6 +27,7 @@ from puffin_ann.lake.read.parquet import open_file, read_vectors
 from puffin_ann.lake.read.vector_column import VectorColumn
 from puffin_ann.search.brute_force import Best, RowBatch
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
+from puffin_ann.search.explain.recorder import note_vectors
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import Source
 from puffin_ann.search.range_search import Part, batch_part
@@ -240,6 +241,7 @@ class FileTier:
         found = dict(zip(missing, self._fetch(missing), strict=True))
         for number, batches in found.items():
             size = sum(batch.vectors.nbytes for batch in batches)
+            note_vectors(size)
             if self._kept_bytes + size <= KEPT_BYTES:
                 self._kept[number] = batches
                 self._kept_bytes += size

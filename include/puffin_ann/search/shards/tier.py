@@ -4,7 +4,9 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,8 @@ from puffin_ann.lake.read.row_vectors import RowVectorReader
 from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.shard_rows import ShardRows
+from puffin_ann.search.explain.explanation import ShardWay, Way, way_of
+from puffin_ann.search.explain.recorder import current, enter
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import Source
 from puffin_ann.search.range_search import Part
@@ -158,10 +162,17 @@ class ShardTier:
     ) -> tuple[list[Source], int]:
         """Return the nearest rows of each query from every shard, by comparing all."""
         sources = []
+        recorder = current()
         for entry in self._routing.shards:
+            enter("open shards")
             shard = self._shard(entry)
+            enter("search shards")
+            began = perf_counter()
             answers = self._nearest(shard, queries, k, self._threads, allowed)
             sources.append(Source(*answers, self._keys(shard), entry.shard_id))
+            if recorder is not None:
+                told = self._told_comparison(shard, len(queries), allowed)
+                recorder.add_shard(replace(told, seconds=perf_counter() - began))
         return sources, len(sources)
 
     def parts_within(
@@ -177,10 +188,12 @@ class ShardTier:
             distance: in the unit of the metric.
             allowed: the only rows to give; None means all.
         """
-        shards = self._routing.shards
+        shards, recorder = self._routing.shards, current()
         for number, asking in shards_within(shards, self._cells, queries, distance):
             shard = self._shard(shards[number])
             excluded = self._excluded(shard, allowed)
+            if recorder is not None:
+                recorder.add_shard(self._told_comparison(shard, len(asking), allowed))
             ranks = self._view.rank_of_file_id
             yield from shard_parts(shard, excluded, ranks, asking, (queries, distance))
 
@@ -220,11 +233,17 @@ class ShardTier:
         tier = self._cold
         if tier is None:
             return [], []
+        enter("read ranges of shards")
         try:
             answered, sources = tier.search(queries, k, self._loaded)
         except DamagedShardError as damage:
             self.damaged.add(damage.shard_id)
             raise damage.error from None
+        recorder = current()
+        if recorder is not None:
+            for entry in (self._routing.shards[number] for number in answered):
+                if entry.shard_id in tier.shards.bytes_read:  # else it has none of the rows wanted
+                    recorder.add_shard(ShardWay.of(entry, "ranges", len(queries)))
         if self._mode == "lazy":
             for number in answered:
                 entry = self._routing.shards[number]
@@ -354,13 +373,19 @@ class ShardTier:
         if apart:  # the longest first, so that the threads end together
             asked.sort(key=lambda number: -int(columns[number].sum()))
         threads, at_once = (1, self._threads) if apart else (self._threads, 1)
+        enter("open shards")
         shards = {number: self._shard(self._routing.shards[number]) for number in asked}
+        enter("search shards")
+        recorder = current()
 
         def answer(number: int) -> Source:
-            shard = shards[number]
+            shard, began = shards[number], perf_counter()
             answers = self._answer(shard, queries, k, columns[number], threads, allowed)
             if len(asked) == 1 and not self._is_in_order(shard):  # else `merge` orders ties
                 answers = tie_breaks.by_locator(answers, self._keys(shard))
+            if recorder is not None:
+                told = self._told(shard, columns[number], allowed)
+                recorder.add_shard(replace(told, seconds=perf_counter() - began))
             return Source(*answers, self._keys(shard), shard.entry.shard_id)
 
         return list(blas.parallel(answer, asked, at_once))
@@ -384,13 +409,35 @@ class ShardTier:
         if self._routing.algorithm == EXACT:
             return self._nearest(shard, queries, k, threads, allowed)
         excluded = self._excluded(shard, allowed)
-        if allowed is not None:
+        if allowed is not None and self._are_few(shard, allowed):
+            if isinstance(shard.engine, Reranked):  # a copy would be read of the table
+                return self._nearest(shard, queries, k, threads, allowed)
             rows = self._allowed(shard, allowed)
-            if rows.count <= FEW_SHARE * len(shard.locators):
-                if isinstance(shard.engine, Reranked):  # a copy would be read of the table
-                    return self._nearest(shard, queries, k, threads, allowed)
-                return rows.nearest(shard.engine, queries, k, self._metric, threads)
+            return rows.nearest(shard.engine, queries, k, self._metric, threads)
         return shard.engine.search(queries, k, width=widths, deleted=excluded, threads=threads)
+
+    def _are_few(self, shard: LoadedShard, allowed: AllowedRows) -> bool:
+        """Tell whether so few rows of a shard are allowed that all of them are compared."""
+        return self._allowed(shard, allowed).count <= FEW_SHARE * len(shard.locators)
+
+    def _told(
+        self, shard: LoadedShard, widths: NDArray[np.int64], allowed: AllowedRows | None
+    ) -> ShardWay:
+        """Tell how `_answer` searches a shard for the queries that have a width."""
+        told = self._told_comparison(shard, int(np.count_nonzero(widths)), allowed)
+        algorithm = self._routing.algorithm
+        if allowed is not None and (algorithm == EXACT or self._are_few(shard, allowed)):
+            return told
+        way = way_of(algorithm, shard.entry.kind, is_masked=allowed is not None)
+        return told if way is None else replace(told, way=way, width=int(widths.max()))
+
+    def _told_comparison(
+        self, shard: LoadedShard, queries: int, allowed: AllowedRows | None
+    ) -> ShardWay:
+        """Tell that the rows of a shard that may be answered are compared with queries."""
+        way: Way = "all rows" if allowed is None else "allowed rows"
+        count = None if allowed is None else self._allowed(shard, allowed).count
+        return ShardWay.of(shard.entry, way, queries, count)
 
     def _nearest(
         self,

@@ -1,0 +1,4 @@
+"""How a search was answered, told to whoever asks.
+
+`recorder` notes what parts of a search do, `explanation` is what comes of it, `tree` shows that.
+"""

@@ -1,0 +1,223 @@
+"""How a search was answered: the version taken, the way through it, what it read, and the time.
+
+It is part of the report in the metadata of an answer's schema, if it was asked for.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from puffin_ann.blobs.routing import ShardEntry, ShardKind
+from puffin_ann.declaration import EXACT
+from puffin_ann.errors import QueryError
+
+Way = Literal[
+    "graph",
+    "codes",
+    "masked graph",
+    "masked codes",
+    "all rows",
+    "allowed rows",
+    "ranges",
+]
+"""Of a shard: its graph, or its codes, both also with rows masked that do not satisfy a condition;
+all of its rows, or the allowed, compared one by one; ranges of it, read where it is stored."""
+
+METADATA = b"puffin_ann"
+"""Key of the report in the metadata of an answer's schema."""
+
+
+def way_of(algorithm: str, kind: ShardKind, *, is_masked: bool) -> Way | None:
+    """Return the way of a search by what an algorithm builds; None if it builds nothing."""
+    if kind == "delta" or algorithm == EXACT:
+        return None
+    if algorithm == "ivf_pq":
+        return "masked codes" if is_masked else "codes"
+    return "masked graph" if is_masked else "graph"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of the time of a search; each lasts until the next begins."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How the version was chosen when the index was opened.
+
+    Attributes:
+        why: in words.
+        seconds: to open the index, which is no part of a search; None if that was not timed.
+    """
+
+    why: str
+    seconds: float | None
+
+
+GIVEN = Opening("it was asked for by name", None)
+"""Of a version that nothing was chosen by."""
+
+
+@dataclass(frozen=True)
+class ConditionFacts:
+    """How the rows that satisfy a condition were found.
+
+    Attributes:
+        text: the condition.
+        is_kept: whether all of this was known from an earlier search, so that nothing was read.
+        files: data files of the snapshot.
+        files_out: of those, how many have no such row by partition and statistics.
+        files_in: how many have none but such rows by those.
+        files_included: how many others were decided by columns that the index includes.
+        row_groups: of the other files.
+        row_groups_read: of those, how many the statistics in footers did not decide.
+        bytes_read: of data files, by this search.
+        rows_allowed: live rows that satisfy it.
+    """
+
+    text: str
+    is_kept: bool
+    files: int
+    files_out: int
+    files_in: int
+    files_included: int
+    row_groups: int
+    row_groups_read: int
+    bytes_read: int
+    rows_allowed: int
+
+
+@dataclass(frozen=True)
+class ShardWay:
+    """How a shard was searched; a shard that was asked again is told twice.
+
+    Attributes:
+        shard_id: of the shard.
+        kind: `graph`, or `delta` for rows that came later.
+        way: how.
+        rows: of the shard.
+        queries: that asked it.
+        rows_allowed: of those rows, how many satisfy the condition and are live; None without one.
+        width: widest search of a query; None where rows are compared one by one.
+        seconds: taken; None where rows of several shards were compared in one go.
+        estimated_seconds: what the choice of the way expected; None if it was not by time.
+    """
+
+    shard_id: int
+    kind: str
+    way: Way
+    rows: int
+    queries: int
+    rows_allowed: int | None = None
+    width: int | None = None
+    seconds: float | None = None
+    estimated_seconds: float | None = None
+
+    @classmethod
+    def of(
+        cls, entry: ShardEntry, way: Way, queries: int, rows_allowed: int | None = None
+    ) -> "ShardWay":
+        """Return how a shard is searched by some queries."""
+        return cls(entry.shard_id, entry.kind, way, entry.rows, queries, rows_allowed)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How a search was answered.
+
+    Attributes:
+        version: location of the index version's file.
+        why_version: why this version, in words.
+        opening_seconds: to open the index, before the search; None if that was not timed.
+        base_snapshot: whose rows the version covers.
+        snapshot: that was searched.
+        coverage: share of its live rows that the version covers.
+        rows_covered: live rows that the version covers.
+        rows_masked: rows of the version that are not live.
+        algorithm: of the index.
+        condition: how its rows were found; None without one.
+        shards: that were searched.
+        shards_left_out: how many were not, since they are far from every query.
+        files_compared: data files whose rows were compared, by their centroids; None of an index
+            with shards.
+        rows_scanned: rows outside the index that were compared one by one.
+        files_scanned: data files that those are in.
+        why_scanned: why the index was not used for those, in words; empty if there are none.
+        rows_left_out: live rows outside the index that were not compared, as was asked for.
+        columns: that were fetched.
+        rows_with_columns: rows answered of which the index includes these.
+        bytes_read: by what they are of: the condition, ranges of shards, shards brought to local
+            disk, vectors of the table, rows scanned, columns.
+        damaged: what could not be read of the index.
+        stages: the time, without a gap.
+        seconds: all of it.
+    """
+
+    version: str
+    why_version: str
+    opening_seconds: float | None
+    base_snapshot: int
+    snapshot: int
+    coverage: float
+    rows_covered: int
+    rows_masked: int
+    algorithm: str
+    condition: ConditionFacts | None
+    shards: Sequence[ShardWay]
+    shards_left_out: int
+    files_compared: int | None
+    rows_scanned: int
+    files_scanned: int
+    why_scanned: str
+    rows_left_out: int
+    columns: Sequence[str]
+    rows_with_columns: int
+    bytes_read: Mapping[str, int]
+    damaged: Sequence[str]
+    stages: Sequence[Stage]
+    seconds: float
+
+    def __str__(self) -> str:
+        """Return the explanation as a tree of lines."""
+        from puffin_ann.search.explain.tree import lines_of
+
+        return "\n".join(lines_of(self))
+
+
+def with_explanation(answers: pa.Table, explanation: Explanation) -> pa.Table:
+    """Return answers whose report has an explanation."""
+    metadata = dict(answers.schema.metadata)
+    report = {**json.loads(metadata[METADATA]), "explanation": asdict(explanation)}
+    return answers.replace_schema_metadata({**metadata, METADATA: json.dumps(report)})
+
+
+def explanation_of(answers: pa.Table) -> Explanation:
+    """Return how a search was answered.
+
+    Args:
+        answers: of `search` or `within`, asked with `explain=True`.
+
+    Raises:
+        QueryError: it was not asked for.
+    """
+    report = json.loads((answers.schema.metadata or {}).get(METADATA, b"{}"))
+    told: dict[str, Any] | None = report.get("explanation")
+    if told is None:
+        raise QueryError("these answers have no explanation; search with explain=True")
+    condition = told["condition"]
+    return Explanation(
+        **{
+            **told,
+            "condition": condition and ConditionFacts(**condition),
+            "shards": tuple(ShardWay(**way) for way in told["shards"]),
+            "columns": tuple(told["columns"]),
+            "damaged": tuple(told["damaged"]),
+            "stages": tuple(Stage(**stage) for stage in told["stages"]),
+        }
+    )

@@ -1,0 +1,136 @@
+"""An explanation for people: a tree of lines."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from puffin_ann.search.explain.explanation import ConditionFacts, Explanation, ShardWay
+
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A line, and what belongs below it."""
+
+    text: str
+    below: Sequence["Branch"] = ()
+
+
+def tree_of(explanation: Explanation) -> Branch:
+    """Return an explanation as a tree."""
+    parts = [_version(explanation), _coverage(explanation)]
+    if explanation.condition is not None:
+        parts.append(_condition(explanation.condition))
+    parts += [_index(explanation), *_scan(explanation)]
+    if explanation.columns:
+        names, rows = ", ".join(explanation.columns), explanation.rows_with_columns
+        parts.append(Branch(f"columns fetched: {names}; of {rows} rows from the index"))
+    parts.append(_bytes(explanation))
+    parts.append(_times(explanation))
+    return Branch(f"snapshot {explanation.snapshot}, {_time(explanation.seconds)}", parts)
+
+
+def lines_of(explanation: Explanation) -> Iterator[str]:
+    """Give an explanation line by line."""
+    yield from _lines(tree_of(explanation), 0)
+
+
+def _lines(branch: Branch, depth: int) -> Iterator[str]:
+    yield "  " * depth + branch.text
+    for part in branch.below:
+        yield from _lines(part, depth + 1)
+
+
+def _version(told: Explanation) -> Branch:
+    below = [Branch(told.why_version), *map(Branch, told.damaged)]
+    if told.opening_seconds is not None:
+        below.append(Branch(f"opened before the search in {_time(told.opening_seconds)}"))
+    return Branch(f"version {told.version.rsplit('/', 1)[-1]}", below)
+
+
+def _coverage(told: Explanation) -> Branch:
+    return Branch(
+        f"coverage {100 * told.coverage:.1f} %: {told.rows_covered} live rows of the index, "
+        f"{told.rows_masked} of its rows masked"
+    )
+
+
+def _condition(told: ConditionFacts) -> Branch:
+    rest = told.files - told.files_out - told.files_in - told.files_included
+    below = [
+        Branch(
+            f"{told.files} data files: by partition and statistics {told.files_out} with no such "
+            f"row and {told.files_in} with such rows alone"
+        ),
+        Branch(f"{rest} files opened, {told.row_groups_read} of {told.row_groups} row groups read"),
+    ]
+    if told.files_included:
+        below.append(Branch(f"{told.files_included} files decided by columns in the index"))
+    if told.is_kept:
+        below.append(Branch("known from an earlier search: nothing was read"))
+    return Branch(f"condition {told.text}: {told.rows_allowed} rows allowed", below)
+
+
+def _index(told: Explanation) -> Branch:
+    if told.files_compared is not None:
+        return Branch(f"{told.algorithm}: {told.files_compared} data files compared")
+    left_out = f", {told.shards_left_out} left out" if told.shards_left_out else ""
+    shards = [Branch(_shard(way)) for way in told.shards]
+    return Branch(f"{told.algorithm}: {len(told.shards)} shards searched{left_out}", shards)
+
+
+def _shard(way: ShardWay) -> str:
+    parts = [f"{'delta' if way.kind == 'delta' else 'shard'} {way.shard_id}: {_WAYS[way.way]}"]
+    if way.width is not None:
+        parts.append(f"width {way.width}")
+    parts.append(f"{way.rows} rows")
+    if way.rows_allowed is not None:
+        parts.append(f"{way.rows_allowed} allowed")
+    parts.append(f"{way.queries} queries" if way.queries != 1 else "1 query")
+    if way.seconds is not None:
+        parts.append(_time(way.seconds))
+    if way.estimated_seconds is not None:
+        parts.append(f"{_time(way.estimated_seconds)} expected")
+    return ", ".join(parts)
+
+
+_WAYS = {
+    "graph": "graph",
+    "codes": "codes",
+    "masked graph": "graph, other rows masked",
+    "masked codes": "codes, other rows masked",
+    "all rows": "all rows compared",
+    "allowed rows": "allowed rows compared",
+    "ranges": "ranges read, not on local disk",
+}
+
+
+def _scan(told: Explanation) -> Iterator[Branch]:
+    if told.rows_scanned:
+        what = f"table: {told.rows_scanned} rows of {told.files_scanned} data files scanned"
+        yield Branch(what, [Branch(told.why_scanned)])
+    if told.rows_left_out:
+        yield Branch(f"{told.rows_left_out} rows outside the index left out, as was asked for")
+
+
+def _bytes(told: Explanation) -> Branch:
+    read = {what: size for what, size in told.bytes_read.items() if size}
+    below = [Branch(f"{what}: {_size(size)}") for what, size in read.items()]
+    return Branch(f"{_size(sum(read.values()))} read", below)
+
+
+def _times(told: Explanation) -> Branch:
+    below = [Branch(f"{stage.name}: {_time(stage.seconds)}") for stage in told.stages]
+    return Branch(f"{_time(told.seconds)}", below)
+
+
+def _time(seconds: float) -> str:
+    return f"{1e3 * seconds:.2f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def _size(count: float) -> str:
+    for unit in UNITS[:-1]:
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} {UNITS[-1]}"
