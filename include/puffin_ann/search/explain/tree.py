@@ -121,7 +121,7 @@ def _bytes(told: Explanation) -> Branch:
 
 def _times(told: Explanation) -> Branch:
     below = [Branch(f"{stage.name}: {_time(stage.seconds)}") for stage in told.stages]
-    return Branch(f"{_time(told.seconds)}", below)
+    return Branch(f"time {_time(told.seconds)}, by stages", below)
 
 
 def _time(seconds: float) -> str:
