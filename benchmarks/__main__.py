@@ -119,6 +119,18 @@ def one(
 
 
 @app.command()
+def ways() -> None:
+    """Print what the ways to answer under a condition cost: figures of `search/conditions/ways.py`.
+
+    Example: python -m benchmarks ways
+    """
+    from benchmarks.ways import measure
+
+    for line in measure():
+        console.print(line)
+
+
+@app.command()
 def report(
     to: Annotated[
         Path | None,

@@ -11,9 +11,11 @@ from pyiceberg.expressions import AlwaysTrue
 
 from puffin_ann import open_index
 from puffin_ann.errors import ColumnNotFoundError, QueryError, StaleIndexError
+from puffin_ann.search.conditions.ways import Way
 from tests.support import builds
 from tests.support.conditions import a_condition
 from tests.support.damage import corrupt, forget_cache
+from tests.support.refreshes import refresh
 from tests.support.tables import delete_equal, delete_positions
 
 QUERIES = np.random.default_rng(5).normal(size=(3, builds.DIMENSION)).astype(np.float32)
@@ -83,6 +85,27 @@ def test_answers_satisfy_the_condition_whatever_became_of_their_rows(words, algo
             told = report(index.search(QUERIES, 1, where=where, allow_fewer=True))
             if told["where"] is not None:
                 assert told["rows_allowed"] == len(rows[0])
+
+
+@pytest.mark.parametrize("algorithm", ["vamana", "hnsw", "ivf_pq"])
+def test_every_way_answers_alike(words, algorithm):
+    """With deleted rows, a delta, rows at equal distance, and fewer rows than are wanted."""
+    builds.build(builds.declaration(algorithm=algorithm), "run")
+    twins = builds.rows(range(60, 75))
+    words.refresh().append(twins)
+    again = {"id": range(80, 95), "word": [f"w{number}" for number in range(80, 95)]}
+    words.refresh().append(
+        pa.table({**again, "embedding": twins["embedding"]}, schema=twins.schema)
+    )
+    refresh(words.refresh(), builds.declaration(algorithm=algorithm))
+    words.refresh().delete("id >= 20 and id < 33")
+    index = open_index(words.refresh(), builds.INDEX)
+    random = Random(algorithm)
+    conditions = [a_condition(random, VALUES) for _ in range(4)]
+    for way in (*Way, None):
+        index._shards.way = way
+        for where, says in conditions:
+            assert_answers(index, where, live_where(words, says))
 
 
 @pytest.mark.parametrize(

@@ -2,5 +2,6 @@
 
 `allowed_rows` says of a version's shards and files, and of rows that it does not cover, which rows
 satisfy it; `shard_rows` compares queries with those of one shard. `kept` keeps what is known of
-conditions, by snapshot, for the next search.
+conditions, by snapshot, for the next search. `ways` estimates what each way to answer costs, and
+sifts near rows.
 """

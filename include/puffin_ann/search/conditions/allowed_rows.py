@@ -13,6 +13,7 @@ from puffin_ann.lake.read.conditions.condition import Condition
 from puffin_ann.lake.read.conditions.matching_rows import MatchingRows
 from puffin_ann.lake.read.coverage_diff import ALL, Positions
 from puffin_ann.search.conditions.shard_rows import ShardRows
+from puffin_ann.search.conditions.ways import Sifted
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.row_locators import Locators
 from puffin_ann.search.snapshot_view import SnapshotView
@@ -42,6 +43,7 @@ class AllowedRows:
         scanned: by path of a file with rows outside the index, those of them that are allowed.
         rows_answered: live rows in the index that are allowed.
         rows_to_scan: live rows outside the index that are allowed.
+        sifted: how queries fared whose nearest rows were sifted.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class AllowedRows:
         self.rows_to_scan = sum(
             rows[path] if where is ALL else len(where) for path, where in self.scanned.items()
         )
+        self.sifted = Sifted()
         self._shards: OrderedDict[int, ShardRows] = OrderedDict()
         self._lock = threading.Lock()
 

@@ -5,5 +5,6 @@ disk, from the `blobs` that its files have of it; `rows` reads where its rows ar
 and leaves out shards that cannot be read; `table_rows` reads the vectors that shards have not;
 `deleted_rows` finds those that are not live by a look at few, and `lost_tombstones` those that no
 blob tells of any more; `tie_breaks` orders equal distances; `range` gives the shards and rows that
-a range search compares; `cold` searches shards that are not on local disk by ranges of their blobs.
+a range search compares; `sifting` tries near rows under a condition first; `cold` searches shards
+that are not on local disk by ranges of their blobs.
 """

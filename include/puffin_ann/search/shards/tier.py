@@ -23,8 +23,10 @@ from puffin_ann.engines.reranked import Reranked
 from puffin_ann.errors import FormatError, PuffinAnnError
 from puffin_ann.lake.read.row_vectors import RowVectorReader
 from puffin_ann.search.cache.local_cache import LocalCache
+from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.shard_rows import ShardRows
+from puffin_ann.search.conditions.ways import Way as AnswerWay
 from puffin_ann.search.explain.explanation import ShardWay, Way, way_of
 from puffin_ann.search.explain.recorder import current, enter
 from puffin_ann.search.index_version import IndexVersion
@@ -38,6 +40,7 @@ from puffin_ann.search.shards.cold.tier import ColdTier
 from puffin_ann.search.shards.load import LoadedShard, load_shard
 from puffin_ann.search.shards.range import shard_parts, shards_within
 from puffin_ann.search.shards.router import NEAREST_SHARE, Router
+from puffin_ann.search.shards.sifting import sift_first
 from puffin_ann.search.shards.table_rows import TableRows
 from puffin_ann.search.snapshot_view import SnapshotView
 from puffin_ann.settings import CacheMode, settings
@@ -45,9 +48,6 @@ from puffin_ann.settings import CacheMode, settings
 EVERYWHERE_ROWS = 1 << 20
 """Up to so many rows that satisfy a condition are looked for in every shard, since they need not
 lie where a query's nearest cells are."""
-
-FEW_SHARE = 0.2
-"""Share of a shard's rows: if so few may be answered, all of those are compared."""
 
 log = logging.getLogger("puffin_ann")
 
@@ -61,6 +61,7 @@ class ShardTier:
     Attributes:
         damaged: ids of those that could not be read.
         lost_cells: why the cells could not be read, so that every shard is asked; else empty.
+        way: to answer under conditions, whatever it costs; None: the cheapest.
 
     Args:
         io: reads the files.
@@ -90,6 +91,7 @@ class ShardTier:
             [shard.kind == "delta" for shard in version.routing.shards], np.bool_
         )
         self.lost_cells = ""
+        self.way: AnswerWay | None = None
         self._ranks_in_order = view.rank_of_file_id.in_order
         self._loaded: dict[int, LoadedShard] = {}
         self.damaged: set[int] = set()
@@ -123,6 +125,8 @@ class ShardTier:
         """
         as_built = width is None and probe_partitions is None and allowed is None
         by_ranges = as_built and self._mode != "full"
+        if allowed is not None and self._may_sift:
+            return self._among(queries, k, width, probe_partitions, allowed)
         return self._search(queries, k, width, probe_partitions, allowed, by_ranges=by_ranges)
 
     def _search(
@@ -156,6 +160,60 @@ class ShardTier:
             sources += self._probe(queries, k, np.where(rest, wide, 0), allowed)
             touched |= rest.any(axis=0)
         return sources, int(np.count_nonzero(touched))
+
+    @property
+    def _may_sift(self) -> bool:
+        """Tell whether near rows may be sifted: not where the table is read to compare them."""
+        is_whole = self._routing.vectors == "float32" and self._routing.algorithm != EXACT
+        return is_whole and self.way in (None, AnswerWay.SIFT)
+
+    def _among(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        width: int | None,
+        probe_partitions: int | None,
+        allowed: AllowedRows,
+    ) -> tuple[list[Source], int]:
+        """Answer as `search` does: sift near rows where that costs least, else search."""
+        share = min(1.0, allowed.rows_answered / max(1, self._version.vectors))
+        if not share:
+            return self._search(queries, k, width, probe_partitions, allowed, by_ranges=False)
+        many = ways.wanted(k, share)
+        wide = min(max(width or self._routing.search_width, k) + many - k, WIDEST)
+        shares = self._route(queries, probe_partitions or self._routing.probe_partitions or 1)
+        widths = np.where(shares > 0.0, np.maximum(many, np.rint(shares * wide)), 0)
+        probed = [0]
+
+        def sift(asked: NDArray[np.bool_]) -> tuple[list[Source], NDArray[np.bool_]]:
+            some = np.where(asked[:, None], widths, 0)
+            probed.append(int(np.count_nonzero(some.any(axis=0))))
+            horizons = np.full((len(self._is_delta), len(queries)), np.inf, np.float32)
+            found = self._probe(queries, k, some, allowed, (many, horizons))
+            distances = np.concatenate([source.distances for source in found], axis=1)
+            return found, ways.is_enough(distances, horizons.min(axis=0), k)
+
+        def search(left: NDArray[np.float32]) -> list[Source]:
+            found, shards = self._search(left, k, width, probe_partitions, allowed, by_ranges=False)
+            probed.append(shards)
+            return found
+
+        pays = partial(self._pays, widths, share, allowed)
+        return sift_first(queries, sift, pays, search, allowed.sifted), max(probed)
+
+    def _pays(self, widths: NDArray[np.number[Any]], share: float, allowed: AllowedRows) -> bool:
+        """Tell whether to sift is cheapest, with what becomes of queries that are left short."""
+        if self.way is not None:
+            return True
+        routing, queries = self._routing, len(widths)
+        dimension, engine = routing.dimension, routing.algorithm
+        sifted = ways.walked(engine, float(widths.sum(axis=1).mean()), queries)
+        wide = routing.search_width * len(routing.graph_ids)
+        other = min(
+            ways.compared(allowed.rows_answered, dimension, queries),
+            ways.masked(engine, wide, share, queries),
+        )
+        return sifted + allowed.sifted.short_share * other < other
 
     def exhaustive(
         self, queries: NDArray[np.float32], k: int, allowed: AllowedRows | None = None
@@ -364,8 +422,18 @@ class ShardTier:
         k: int,
         widths: NDArray[np.number[Any]],
         allowed: AllowedRows | None,
+        sifting: tuple[int, NDArray[np.float32]] | None = None,
     ) -> list[Source]:
-        """Search shards, each for the queries that have a width for it, (q, shards), not 0."""
+        """Search shards, each for the queries that have a width for it, (q, shards), not 0.
+
+        Args:
+            queries: (q, d) float32.
+            k: neighbours.
+            widths: (q, shards).
+            allowed: the only rows that may be answered.
+            sifting: how many near rows to sift those from, and (shards, q) float32, where it is put
+                up to which distance they are known; None: they are searched.
+        """
         columns = np.array(widths.T, np.int64, order="C")
         asked = np.flatnonzero(columns.any(axis=1)).tolist()
         # A thread to each shard, where that occupies all: it costs less than parting each.
@@ -380,11 +448,18 @@ class ShardTier:
 
         def answer(number: int) -> Source:
             shard, began = shards[number], perf_counter()
-            answers = self._answer(shard, queries, k, columns[number], threads, allowed)
+            if sifting is None or allowed is None:
+                answers = self._answer(shard, queries, k, columns[number], threads, allowed)
+            else:
+                many, horizons = sifting
+                near = self._answer(shard, queries, many, columns[number], threads, None)
+                excluded = self._allowed(shard, allowed).excluded
+                answers, horizons[number] = ways.sift(near, excluded, many, k)
             if len(asked) == 1 and not self._is_in_order(shard):  # else `merge` orders ties
                 answers = tie_breaks.by_locator(answers, self._keys(shard))
             if recorder is not None:
-                told = self._told(shard, columns[number], allowed)
+                searched = allowed if sifting is None else None
+                told = self._told(shard, columns[number], searched)
                 recorder.add_shard(replace(told, seconds=perf_counter() - began))
             return Source(*answers, self._keys(shard), shard.entry.shard_id)
 
@@ -409,16 +484,24 @@ class ShardTier:
         if self._routing.algorithm == EXACT:
             return self._nearest(shard, queries, k, threads, allowed)
         excluded = self._excluded(shard, allowed)
-        if allowed is not None and self._are_few(shard, allowed):
+        if allowed is not None and self._compares(shard, allowed, widths):
             if isinstance(shard.engine, Reranked):  # a copy would be read of the table
                 return self._nearest(shard, queries, k, threads, allowed)
             rows = self._allowed(shard, allowed)
             return rows.nearest(shard.engine, queries, k, self._metric, threads)
         return shard.engine.search(queries, k, width=widths, deleted=excluded, threads=threads)
 
-    def _are_few(self, shard: LoadedShard, allowed: AllowedRows) -> bool:
-        """Tell whether so few rows of a shard are allowed that all of them are compared."""
-        return self._allowed(shard, allowed).count <= FEW_SHARE * len(shard.locators)
+    def _compares(
+        self, shard: LoadedShard, allowed: AllowedRows, widths: NDArray[np.int64]
+    ) -> bool:
+        """Tell whether to compare the rows that may be answered costs less than a mask."""
+        if self.way is not None and self.way is not AnswerWay.SIFT:
+            return self.way is AnswerWay.COMPARE
+        rows = self._allowed(shard, allowed)
+        share = rows.count / max(1, len(shard.locators))
+        queries, engine = len(widths), self._routing.algorithm
+        mask = ways.masked(engine, float(widths.mean()), share, queries)
+        return ways.compared(rows.count, self._routing.dimension, queries) <= mask
 
     def _told(
         self, shard: LoadedShard, widths: NDArray[np.int64], allowed: AllowedRows | None
@@ -426,7 +509,9 @@ class ShardTier:
         """Tell how `_answer` searches a shard for the queries that have a width."""
         told = self._told_comparison(shard, int(np.count_nonzero(widths)), allowed)
         algorithm = self._routing.algorithm
-        if allowed is not None and (algorithm == EXACT or self._are_few(shard, allowed)):
+        if allowed is not None and (
+            algorithm == EXACT or self._compares(shard, allowed, widths[widths > 0])
+        ):
             return told
         way = way_of(algorithm, shard.entry.kind, is_masked=allowed is not None)
         return told if way is None else replace(told, way=way, width=int(widths.max()))

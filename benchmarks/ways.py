@@ -1,0 +1,88 @@
+"""What the ways to answer under a condition cost, by which searches choose between them."""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks import engines
+from benchmarks.data import NEIGHBOURS, SAMPLE, matrix
+from puffin_ann.ann.core import exact
+
+ALGORITHMS = ("vamana", "hnsw", "ivf_pq")
+SHARE = 0.5
+WIDTH = 64
+QUERIES = 200
+DIMENSION, RANK = 384, 32
+"""Of the synthetic rows, and of the space that they lie in but for noise."""
+ROUNDS = 3
+
+
+def measure() -> Iterator[str]:
+    """Time shards of the sample and of synthetic rows; give a line for each, one thread.
+
+    Nothing that benchmarks score is measured here.
+    """
+    sample = matrix(SAMPLE)
+    for name, rows in (("sample", sample), ("synthetic", _synthetic(len(sample)))):
+        vectors, queries = rows[QUERIES:], rows[:QUERIES]
+        dimension = vectors.shape[1]
+        allowed = np.random.default_rng(1).random(len(vectors)) < SHARE
+        excluded = (~allowed).view(np.uint8)
+        gathered = np.ascontiguousarray(vectors[allowed])
+        compare = _seconds(
+            partial(exact.search, vectors=gathered, k=NEIGHBOURS, metric="l2"), queries
+        )
+        values = gathered.size
+        yield (
+            f"{name} × {dimension}: compare, ns a value: "
+            + _both([1e9 * one / values for one in compare])
+        )
+        with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
+            for algorithm in ALGORITHMS:
+                _, built = engines.build_ours(algorithm, vectors, Path(temporary))
+                shard, _ = engines.through_blob(algorithm, built, Path(temporary))
+                plain, masked = (
+                    _seconds(
+                        partial(shard.search, k=NEIGHBOURS, width=WIDTH, deleted=mask),
+                        queries,
+                    )
+                    for mask in (None, excluded)
+                )
+                yield (
+                    f"{name} × {dimension}: {algorithm}, us a unit of width: "
+                    + _both([1e6 * one / WIDTH for one in plain])
+                    + f"; masked at {SHARE:.0%} ÷ without: "
+                    + _both([one / other for one, other in zip(masked, plain, strict=True)])
+                )
+
+
+def _seconds(
+    search: Callable[[NDArray[np.float32]], object], queries: NDArray[np.float32]
+) -> list[float]:
+    """Return the seconds of a query in a batch, and in a call of its own: the least of rounds."""
+    found = []
+    for calls in ([queries], [queries[at : at + 1] for at in range(len(queries))]):
+        rounds = []
+        for _ in range(ROUNDS):
+            began = time.process_time()
+            for call in calls:
+                search(call)
+            rounds.append(time.process_time() - began)
+        found.append(min(rounds) / len(queries))
+    return found
+
+
+def _both(figures: list[float]) -> str:
+    batch, single = figures
+    return f"{batch:.3g} in a batch, {single:.3g} one query a call"
+
+
+def _synthetic(rows: int) -> NDArray[np.float32]:
+    rng = np.random.default_rng(2)
+    within = rng.standard_normal((rows, RANK)) @ rng.standard_normal((RANK, DIMENSION))
+    return (within + rng.standard_normal((rows, DIMENSION))).astype(np.float32)

@@ -1,0 +1,147 @@
+"""Choose how queries are answered under a condition, by what each way was measured to cost.
+
+Rows that may be answered are compared alone; or the engine is searched with the others masked; or
+it is searched as without a condition, for more rows than are wanted, and the others are sifted out.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.ann.core.types import Answers
+
+
+class Way(StrEnum):
+    """How queries are answered."""
+
+    COMPARE = "compare"
+    MASK = "mask"
+    SIFT = "sift"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds that something takes for a query in a batch, and for one in a call of its own."""
+
+    batch: float
+    single: float
+
+    def of(self, queries: int) -> float:
+        """Return the seconds of each of so many queries: what they share is parted among them."""
+        return self.batch + (self.single - self.batch) / max(1, queries)
+
+
+COMPARED = Cost(5.5e-11, 6.5e-10)
+"""Of a number of a vector; this and what follows is printed by `python -m benchmarks ways`, and is
+the mean of the sample data and of synthetic rows, on one thread of a Xeon."""
+
+WIDTH = {
+    "vamana": Cost(0.83e-6, 1.2e-6),
+    "hnsw": Cost(2.8e-6, 2.9e-6),
+    "ivf_pq": Cost(0.6e-6, 0.84e-6),
+}
+"""Of a unit of the search width, by engine."""
+
+MASKED = {"vamana": 1.7, "hnsw": 1.0, "ivf_pq": 1.8}
+"""What a search costs with half of the rows masked, if it costs 1 with none."""
+
+SPREAD = 2.0
+"""Standard deviations of how many of the rows found may be answered, if a condition does not depend
+on the vectors: so many more rows are wanted that one query in forty is left short."""
+
+TRIED = 32
+"""Queries of a batch that are sifted first: they tell whether rows near them may be answered."""
+
+
+def compared(rows: int, dimension: int, queries: int) -> float:
+    """Return the seconds a query to compare so many rows."""
+    return COMPARED.of(queries) * rows * dimension
+
+
+def walked(algorithm: str, width: float, queries: int) -> float:
+    """Return the seconds a query of a search of some width, or of several together."""
+    return WIDTH[algorithm].of(queries) * width
+
+
+def masked(algorithm: str, width: float, share: float, queries: int) -> float:
+    """Return the seconds a query of a search with all but a share of the rows masked.
+
+    It grows as a power of the share: by as much for each halving.
+    """
+    growth: float = MASKED[algorithm] ** math.log2(1.0 / max(share, 1e-9))
+    return walked(algorithm, width, queries) * growth
+
+
+def wanted(k: int, share: float) -> int:
+    """Return among how many of the nearest rows k are that may be answered, if a share may."""
+    return math.ceil((k + SPREAD * math.sqrt(k * (1.0 - share))) / share)
+
+
+@dataclass
+class Sifted:
+    """How sifting went so far under a condition; threads may add to it at once and lose a count.
+
+    Attributes:
+        queries: that were sifted.
+        short: those of them near which too few rows may be answered.
+    """
+
+    queries: int = 0
+    short: int = 0
+
+    @property
+    def short_share(self) -> float:
+        """Share of the next queries to expect short; little is known from few."""
+        return (self.short + 1) / (self.queries + 8)
+
+    def add(self, enough: NDArray[np.bool_]) -> None:
+        """Count queries, (q,) bool: whether each has enough rows."""
+        self.queries += len(enough)
+        self.short += len(enough) - int(np.count_nonzero(enough))
+
+
+def sift(
+    found: Answers, excluded: NDArray[np.bool_], many: int, k: int
+) -> tuple[Answers, NDArray[np.float32]]:
+    """Leave the excluded rows out of the nearest ones of each query.
+
+    Args:
+        found: (q, w) of each, ascending; -1 and infinity behind the last.
+        excluded: (n,) bool, by ordinal.
+        many: rows that were asked for; fewer are all there are.
+        k: answers to keep.
+
+    Returns:
+        The k nearest others, and (q,) float32, up to which distance the rows are all known.
+    """
+    ids, distances = found
+    if not len(excluded) or not ids.shape[1]:
+        return found, np.full(len(ids), np.inf, np.float32)
+    is_all = (ids[:, -1] < 0) | (ids.shape[1] < many)
+    horizon = np.where(is_all, np.float32(np.inf), distances[:, -1])
+    kept = (ids >= 0) & ~excluded[ids]
+    order = np.argsort(~kept, axis=1, kind="stable")[:, :k]
+    kept = np.take_along_axis(kept, order, axis=1)
+    ids = np.where(kept, np.take_along_axis(ids, order, axis=1), -1)
+    near = np.take_along_axis(distances, order, axis=1)
+    return (ids, np.where(kept, near, np.float32(np.inf))), horizon
+
+
+def is_enough(
+    distances: NDArray[np.float32], horizon: NDArray[np.float32], k: int
+) -> NDArray[np.bool_]:
+    """Tell of each query whether no row beyond what is known can be among its k nearest, (q,) bool.
+
+    Args:
+        distances: (q, m) float32, of the rows found in all shards, in any order.
+        horizon: (q,) float32, up to which distance the rows of all shards are known.
+        k: answers wanted.
+    """
+    if distances.shape[1] < k:
+        return np.zeros(len(distances), np.bool_)
+    last = np.partition(distances, k - 1, axis=1)[:, k - 1]
+    found: NDArray[np.bool_] = last < horizon
+    return found

@@ -1,0 +1,61 @@
+"""Sift near rows for those that satisfy a condition, and search for queries left short of them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.search.conditions.ways import TRIED, Sifted
+from puffin_ann.search.merge import Source
+
+Sift = Callable[[NDArray[np.bool_]], tuple[list[Source], NDArray[np.bool_]]]
+"""(queries to sift, (q,) bool) -> sources of all queries, and which have enough, (q,) bool."""
+
+
+def sift_first(
+    queries: NDArray[np.float32],
+    sift: Sift,
+    pays: Callable[[], bool],
+    search: Callable[[NDArray[np.float32]], list[Source]],
+    sifted: Sifted,
+) -> list[Source]:
+    """Return the answers of each query, sifted where that pays and gives enough, else searched for.
+
+    Args:
+        queries: (q, d) float32.
+        sift: see `Sift`.
+        pays: tells whether to sift is expected to cost least; asked again after a few queries.
+        search: returns the answers of some queries otherwise.
+        sifted: is told how the queries fared.
+    """
+    sources: list[Source] = []
+    left = np.ones(len(queries), np.bool_)
+    for part in (slice(TRIED), slice(TRIED, None)):
+        if not left[part].any() or not pays():
+            break
+        asked = np.zeros(len(queries), np.bool_)
+        asked[part] = True
+        found, enough = sift(asked)
+        sifted.add(enough[asked])
+        enough &= asked
+        sources += [_only(source, enough) for source in found]
+        left &= ~enough
+    if left.any():
+        sources += [_spread(source, left) for source in search(queries[left])]
+    return sources
+
+
+def _only(source: Source, kept: NDArray[np.bool_]) -> Source:
+    """Return a source without its answers to the other queries; (q,) bool."""
+    ordinals = np.where(kept[:, None], source.ordinals, -1)
+    distances = np.where(kept[:, None], source.distances, np.float32(np.inf))
+    return replace(source, ordinals=ordinals, distances=distances)
+
+
+def _spread(source: Source, asked: NDArray[np.bool_]) -> Source:
+    """Return a source of the queries asked as one of all, (q,) bool: nothing for the others."""
+    shape = len(asked), source.ordinals.shape[1]
+    ordinals, distances = np.full(shape, -1, np.int64), np.full(shape, np.inf, np.float32)
+    ordinals[asked], distances[asked] = source.ordinals, source.distances
+    return replace(source, ordinals=ordinals, distances=distances)

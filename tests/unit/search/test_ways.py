@@ -1,0 +1,47 @@
+"""What is sifted out of near rows is what brute force leaves."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from puffin_ann.search.conditions import ways
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.integers(1, 12), st.floats(0.0, 1.0))
+def test_what_is_enough_is_what_brute_force_answers(seed, rows, k, share):
+    """Distances are few, so that many are equal; two shards are sifted and held to all rows."""
+    random = np.random.default_rng(seed)
+    many = k + int(random.integers(0, 6))
+    near, horizons, allowed = [], [], []
+    for _ in range(2):
+        distances = np.sort(random.integers(0, 9, (3, rows)).astype(np.float32), axis=1)
+        ids = np.argsort(random.random((3, rows)), axis=1)
+        excluded = random.random(rows) >= share
+        found = ids[:, :many], distances[:, :many]
+        (kept, left), horizon = ways.sift(found, excluded, many, k)
+        assert not excluded[kept[kept >= 0]].any()
+        assert (np.isinf(left) == (kept < 0)).all()
+        assert (np.sort(left, axis=1) == left).all()
+        near.append(left)
+        horizons.append(horizon)
+        allowed.append(np.where(excluded[ids], np.inf, distances))
+    truth = np.sort(np.concatenate(allowed, axis=1), axis=1)[:, :k]
+    mine = np.sort(np.concatenate(near, axis=1), axis=1)[:, :k]
+    enough = ways.is_enough(np.concatenate(near, axis=1), np.min(horizons, axis=0), k)
+    np.testing.assert_array_equal(mine[enough], truth[enough, : mine.shape[1]])
+    assert not enough[np.isinf(truth[:, -1])].any() or truth.shape[1] < k
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1, 0.01])
+def test_few_queries_are_left_short_where_the_condition_is_independent(share):
+    many = ways.wanted(10, share)
+    drawn = np.random.default_rng(3).binomial(many, share, 4000)
+    assert (drawn < 10).mean() < 0.05
+
+
+def test_a_condition_that_leaves_queries_short_is_expected_to_do_so_again():
+    sifted = ways.Sifted()
+    assert sifted.short_share < 0.2
+    sifted.add(np.zeros(32, np.bool_))
+    assert sifted.short_share > 0.8
