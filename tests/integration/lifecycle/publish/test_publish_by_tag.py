@@ -154,7 +154,9 @@ def test_a_refusal_leaves_no_file(words, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lake", ["rest_lake", "embedded_lake"])
+@pytest.mark.parametrize(
+    "lake", [pytest.param("rest_lake", marks=pytest.mark.long), "embedded_lake"]
+)
 def test_no_procedure_of_spark_takes_it(lake, request):
     lake = request.getfixturevalue(lake)
     lake.create(builds.rows(range(60)))

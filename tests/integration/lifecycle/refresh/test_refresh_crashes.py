@@ -12,7 +12,10 @@ from tests.support import crashing_runs
 from tests.support.crashed_table import INDEX, TABLE, CrashedTable
 
 
-@pytest.fixture(params=[0, 1 << 20], ids=["layered", "whole"])
+WHOLE = pytest.param(1 << 20, id="whole", marks=pytest.mark.long)
+
+
+@pytest.fixture(params=[pytest.param(0, id="layered"), WHOLE])
 def life(request, words, tmp_path, monkeypatch) -> Iterator[CrashedTable]:
     """Its versions name blobs of earlier files, or are one file each."""
     monkeypatch.setenv("PUFFIN_ANN_WHOLE_FILE_BYTES", str(request.param))
