@@ -11,7 +11,6 @@ from puffin_ann.settings import settings
 from tests.support import crashing_runs
 from tests.support.crashed_table import INDEX, TABLE, CrashedTable
 
-
 WHOLE = pytest.param(1 << 20, id="whole", marks=pytest.mark.long)
 
 
