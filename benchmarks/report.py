@@ -56,10 +56,11 @@ def render(results: Sequence[Result], *, has_curves: bool = True) -> str:
 
 
 def _days(results: Iterable[Result]) -> dict[str, list[str]]:
-    """Return by day the families that were measured then, the latest first."""
+    """Return by day and processor the families that were measured then and there, latest first."""
     days: dict[str, list[str]] = {}
     for result in sorted(results, key=lambda result: result.measured_on, reverse=True):
-        days.setdefault(result.measured_on, []).append(result.family)
+        processor = result.machine.get("processor", "a processor that is not known")
+        days.setdefault(f"{result.measured_on}, {processor}", []).append(result.family)
     return days
 
 

@@ -93,7 +93,8 @@ def test_families_that_are_not_measured_anew_keep_their_lines_and_days(tmp_path,
     assert "| newer |" in text
     assert "| other |" not in text
     assert "not measured" not in text
-    assert "- measured on 2026-02-01: b\n- measured on 2026-01-01: a\n" in text
+    assert "- measured on 2026-02-01, a processor that is not known: b\n" in text
+    assert "- measured on 2026-01-01, a processor that is not known: a\n" in text
 
 
 def test_missing_data_is_told_with_what_to_set(tmp_path, monkeypatch):
