@@ -89,6 +89,17 @@ def test_the_way_through_each_shard_is_told(words, algorithm, where, exhaustive,
     assert near.seconds == pytest.approx(sum(stage.seconds for stage in near.stages))
 
 
+@pytest.mark.parametrize("way", list(AnswerWay))
+def test_a_way_that_was_chosen_by_its_cost_is_told_with_it(words, way):
+    index = built(words, algorithm="vamana")
+    index._shards.way = way
+    told = explanation_of(index.search(QUERIES, 3, where="id >= 3", explain=True))
+    names = {"compare": "allowed rows", "mask": "masked graph", "sift": "sifted graph"}
+    shards = [shard for shard in told.shards if shard.way == names[way]]
+    assert shards
+    assert all(shard.estimated_seconds > 0 for shard in shards)
+
+
 def test_files_of_a_condition_and_why_a_version_was_taken_are_told(words):
     old = words.refresh().current_snapshot().snapshot_id
     index = built(words)

@@ -19,24 +19,38 @@ Way = Literal[
     "codes",
     "masked graph",
     "masked codes",
+    "sifted graph",
+    "sifted codes",
     "all rows",
     "allowed rows",
     "ranges",
 ]
-"""Of a shard: its graph, or its codes, both also with rows masked that do not satisfy a condition;
-all of its rows, or the allowed, compared one by one; ranges of it, read where it is stored."""
+"""Of a shard: its graph, or its codes, both also with rows masked that do not satisfy a condition,
+or with those sifted out of what was found; all of its rows, or the allowed, compared one by one;
+ranges of it, read where it is stored."""
+
+Among = Literal["all", "masked", "sifted"]
+"""What becomes of rows that do not satisfy a condition; all are searched where there is none."""
+
+_BUILT: dict[tuple[bool, Among], Way] = {
+    (False, "all"): "graph",
+    (False, "masked"): "masked graph",
+    (False, "sifted"): "sifted graph",
+    (True, "all"): "codes",
+    (True, "masked"): "masked codes",
+    (True, "sifted"): "sifted codes",
+}
+"""By whether there are codes in the place of a graph."""
 
 METADATA = b"puffin_ann"
 """Key of the report in the metadata of an answer's schema."""
 
 
-def way_of(algorithm: str, kind: ShardKind, *, is_masked: bool) -> Way | None:
+def way_of(algorithm: str, kind: ShardKind, among: Among) -> Way | None:
     """Return the way of a search by what an algorithm builds; None if it builds nothing."""
     if kind == "delta" or algorithm == EXACT:
         return None
-    if algorithm == "ivf_pq":
-        return "masked codes" if is_masked else "codes"
-    return "masked graph" if is_masked else "graph"
+    return _BUILT[algorithm == "ivf_pq", among]
 
 
 @dataclass(frozen=True)

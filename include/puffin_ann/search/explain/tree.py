@@ -99,6 +99,8 @@ _WAYS = {
     "codes": "codes",
     "masked graph": "graph, other rows masked",
     "masked codes": "codes, other rows masked",
+    "sifted graph": "graph, other rows sifted out",
+    "sifted codes": "codes, other rows sifted out",
     "all rows": "all rows compared",
     "allowed rows": "allowed rows compared",
     "ranges": "ranges read, not on local disk",

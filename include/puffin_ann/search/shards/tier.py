@@ -15,19 +15,15 @@ from pyiceberg.io import FileIO
 
 from puffin_ann.ann.core import blas
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.ann.core.types import Answers
 from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.declaration import EXACT
-from puffin_ann.engines.reranked import Reranked
 from puffin_ann.errors import FormatError, PuffinAnnError
 from puffin_ann.lake.read.row_vectors import RowVectorReader
 from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
-from puffin_ann.search.conditions.shard_rows import ShardRows
-from puffin_ann.search.conditions.ways import Way as AnswerWay
-from puffin_ann.search.explain.explanation import ShardWay, Way, way_of
+from puffin_ann.search.explain.explanation import ShardWay
 from puffin_ann.search.explain.recorder import current, enter
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import Source
@@ -37,10 +33,11 @@ from puffin_ann.search.shards import tie_breaks
 from puffin_ann.search.shards.cold.decide import may_be_cold
 from puffin_ann.search.shards.cold.scan import ColdShards, DamagedShardError
 from puffin_ann.search.shards.cold.tier import ColdTier
-from puffin_ann.search.shards.load import LoadedShard, load_shard
+from puffin_ann.search.shards.load import load_shard
 from puffin_ann.search.shards.range import shard_parts, shards_within
 from puffin_ann.search.shards.router import NEAREST_SHARE, Router
 from puffin_ann.search.shards.sifting import sift_first
+from puffin_ann.search.shards.snapshot_shard import SnapshotShard
 from puffin_ann.search.shards.table_rows import TableRows
 from puffin_ann.search.snapshot_view import SnapshotView
 from puffin_ann.settings import CacheMode, settings
@@ -91,11 +88,10 @@ class ShardTier:
             [shard.kind == "delta" for shard in version.routing.shards], np.bool_
         )
         self.lost_cells = ""
-        self.way: AnswerWay | None = None
+        self.way: ways.Way | None = None
         self._ranks_in_order = view.rank_of_file_id.in_order
-        self._loaded: dict[int, LoadedShard] = {}
+        self._loaded: dict[int, SnapshotShard] = {}
         self.damaged: set[int] = set()
-        self._deleted: dict[int, NDArray[np.bool_] | None] = {}
         self._threads = settings().thread_count
         self._mode = mode
         self._coming: set[int] = set()
@@ -165,7 +161,7 @@ class ShardTier:
     def _may_sift(self) -> bool:
         """Tell whether near rows may be sifted: not where the table is read to compare them."""
         is_whole = self._routing.vectors == "float32" and self._routing.algorithm != EXACT
-        return is_whole and self.way in (None, AnswerWay.SIFT)
+        return is_whole and self.way in (None, ways.Way.SIFT)
 
     def _among(
         self,
@@ -226,10 +222,10 @@ class ShardTier:
             shard = self._shard(entry)
             enter("search shards")
             began = perf_counter()
-            answers = self._nearest(shard, queries, k, self._threads, allowed)
-            sources.append(Source(*answers, self._keys(shard), entry.shard_id))
+            answers = shard.nearest(queries, k, self._threads, allowed)
+            sources.append(Source(*answers, shard.keys, entry.shard_id))
             if recorder is not None:
-                told = self._told_comparison(shard, len(queries), allowed)
+                told = shard.told_comparison(len(queries), allowed)
                 recorder.add_shard(replace(told, seconds=perf_counter() - began))
         return sources, len(sources)
 
@@ -249,17 +245,17 @@ class ShardTier:
         shards, recorder = self._routing.shards, current()
         for number, asking in shards_within(shards, self._cells, queries, distance):
             shard = self._shard(shards[number])
-            excluded = self._excluded(shard, allowed)
+            excluded = shard.excluded(allowed)
             if recorder is not None:
-                recorder.add_shard(self._told_comparison(shard, len(asking), allowed))
+                recorder.add_shard(shard.told_comparison(len(asking), allowed))
             ranks = self._view.rank_of_file_id
-            yield from shard_parts(shard, excluded, ranks, asking, (queries, distance))
+            yield from shard_parts(shard.loaded, excluded, ranks, asking, (queries, distance))
 
-    def _shard(self, entry: ShardEntry) -> LoadedShard:
+    def _shard(self, entry: ShardEntry) -> SnapshotShard:
         shard = self._loaded.get(entry.shard_id)
         if shard is None:
             try:
-                shard = load_shard(
+                loaded = load_shard(
                     self._io,
                     self._version,
                     entry,
@@ -270,21 +266,14 @@ class ShardTier:
             except FormatError:
                 self.damaged.add(entry.shard_id)
                 raise
-            self._deleted[entry.shard_id] = shard.deleted(self._masked)
-            self._loaded[entry.shard_id] = shard
+            shard = self._loaded[entry.shard_id] = SnapshotShard(
+                loaded,
+                self._routing,
+                self._masked,
+                self._view.rank_of_file_id,
+                ranks_in_order=self._ranks_in_order,
+            )
         return shard
-
-    def _excluded(
-        self, shard: LoadedShard, allowed: AllowedRows | None
-    ) -> NDArray[np.bool_] | None:
-        """Mark the rows of a shard that must not be answered, (n,) bool; None if all may."""
-        if allowed is None:
-            return self._deleted[shard.entry.shard_id]
-        return self._allowed(shard, allowed).excluded
-
-    def _allowed(self, shard: LoadedShard, allowed: AllowedRows) -> ShardRows:
-        shard_id = shard.entry.shard_id
-        return allowed.of_shard(shard_id, shard.locators, self._deleted[shard_id])
 
     def _by_ranges(self, queries: NDArray[np.float32], k: int) -> tuple[list[int], list[Source]]:
         """Have shards answer that are not on local disk; return which did, and their answers."""
@@ -413,7 +402,7 @@ class ShardTier:
         counts = np.zeros(shares.shape[1], np.int64)
         for number in np.flatnonzero((shares > 0.0).any(axis=0)).tolist():
             shard = self._shard(self._routing.shards[number])
-            counts[number] = self._allowed(shard, allowed).count
+            counts[number] = shard.allowed(allowed).count
         return counts
 
     def _probe(
@@ -447,104 +436,21 @@ class ShardTier:
         recorder = current()
 
         def answer(number: int) -> Source:
-            shard, began = shards[number], perf_counter()
+            shard, wide, began = shards[number], columns[number], perf_counter()
+            is_sifted = sifting is not None and allowed is not None
             if sifting is None or allowed is None:
-                answers = self._answer(shard, queries, k, columns[number], threads, allowed)
+                answers = shard.search(queries, k, wide, threads, allowed, self.way)
             else:
                 many, horizons = sifting
-                near = self._answer(shard, queries, many, columns[number], threads, None)
-                excluded = self._allowed(shard, allowed).excluded
-                answers, horizons[number] = ways.sift(near, excluded, many, k)
-            if len(asked) == 1 and not self._is_in_order(shard):  # else `merge` orders ties
-                answers = tie_breaks.by_locator(answers, self._keys(shard))
+                answers, horizons[number] = shard.sift(queries, k, many, wide, threads, allowed)
+            if len(asked) == 1 and not shard.is_in_order:  # else `merge` orders ties
+                answers = tie_breaks.by_locator(answers, shard.keys)
             if recorder is not None:
-                searched = allowed if sifting is None else None
-                told = self._told(shard, columns[number], searched)
+                told = shard.told(wide, allowed, self.way, is_sifted=is_sifted)
                 recorder.add_shard(replace(told, seconds=perf_counter() - began))
-            return Source(*answers, self._keys(shard), shard.entry.shard_id)
+            return Source(*answers, shard.keys, shard.entry.shard_id)
 
         return list(blas.parallel(answer, asked, at_once))
-
-    def _answer(
-        self,
-        shard: LoadedShard,
-        queries: NDArray[np.float32],
-        k: int,
-        widths: NDArray[np.int64],
-        threads: int,
-        allowed: AllowedRows | None,
-    ) -> Answers:
-        """Return a shard's answers to the queries that have a width, nothing to the others."""
-        asking = widths.nonzero()[0]
-        if len(asking) < len(queries):
-            some = self._answer(shard, queries[asking], k, widths[asking], threads, allowed)
-            ids, distances = _nothing(len(queries), some[0].shape[1])
-            ids[asking], distances[asking] = some
-            return ids, distances
-        if self._routing.algorithm == EXACT:
-            return self._nearest(shard, queries, k, threads, allowed)
-        excluded = self._excluded(shard, allowed)
-        if allowed is not None and self._compares(shard, allowed, widths):
-            if isinstance(shard.engine, Reranked):  # a copy would be read of the table
-                return self._nearest(shard, queries, k, threads, allowed)
-            rows = self._allowed(shard, allowed)
-            return rows.nearest(shard.engine, queries, k, self._metric, threads)
-        return shard.engine.search(queries, k, width=widths, deleted=excluded, threads=threads)
-
-    def _compares(
-        self, shard: LoadedShard, allowed: AllowedRows, widths: NDArray[np.int64]
-    ) -> bool:
-        """Tell whether to compare the rows that may be answered costs less than a mask."""
-        if self.way is not None and self.way is not AnswerWay.SIFT:
-            return self.way is AnswerWay.COMPARE
-        rows = self._allowed(shard, allowed)
-        share = rows.count / max(1, len(shard.locators))
-        queries, engine = len(widths), self._routing.algorithm
-        mask = ways.masked(engine, float(widths.mean()), share, queries)
-        return ways.compared(rows.count, self._routing.dimension, queries) <= mask
-
-    def _told(
-        self, shard: LoadedShard, widths: NDArray[np.int64], allowed: AllowedRows | None
-    ) -> ShardWay:
-        """Tell how `_answer` searches a shard for the queries that have a width."""
-        told = self._told_comparison(shard, int(np.count_nonzero(widths)), allowed)
-        algorithm = self._routing.algorithm
-        if allowed is not None and (
-            algorithm == EXACT or self._compares(shard, allowed, widths[widths > 0])
-        ):
-            return told
-        way = way_of(algorithm, shard.entry.kind, is_masked=allowed is not None)
-        return told if way is None else replace(told, way=way, width=int(widths.max()))
-
-    def _told_comparison(
-        self, shard: LoadedShard, queries: int, allowed: AllowedRows | None
-    ) -> ShardWay:
-        """Tell that the rows of a shard that may be answered are compared with queries."""
-        way: Way = "all rows" if allowed is None else "allowed rows"
-        count = None if allowed is None else self._allowed(shard, allowed).count
-        return ShardWay.of(shard.entry, way, queries, count)
-
-    def _nearest(
-        self,
-        shard: LoadedShard,
-        queries: NDArray[np.float32],
-        k: int,
-        threads: int,
-        allowed: AllowedRows | None = None,
-    ) -> Answers:
-        """Return the k nearest rows of a shard by distance and locator, by comparing all."""
-        excluded = self._excluded(shard, allowed)
-        ask = partial(shard.engine.exhaustive, deleted=excluded, threads=threads)
-        if self._is_in_order(shard):
-            return ask(queries, k)
-        return tie_breaks.nearest(ask, queries, k, self._keys(shard))
-
-    def _is_in_order(self, shard: LoadedShard) -> bool:
-        """Tell whether equal distances ordered by ordinal are ordered by locator."""
-        return self._ranks_in_order and shard.locators.in_order
-
-    def _keys(self, shard: LoadedShard) -> tie_breaks.Keys:
-        return partial(shard.locators.keys, self._view.rank_of_file_id)
 
     @cached_property
     def _cells(self) -> Partitions | None:
@@ -588,8 +494,3 @@ def _found(sources: Sequence[Source], queries: int, k: int) -> NDArray[np.int64]
     for source in sources:
         found += (source.ordinals >= 0).sum(axis=1)
     return found
-
-
-def _nothing(queries: int, k: int) -> Answers:
-    """Return the answers of a shard that no query asked."""
-    return np.full((queries, k), -1, np.int64), np.full((queries, k), np.inf, np.float32)

@@ -1,0 +1,202 @@
+"""A shard as a snapshot sees it: which of its rows are live, and its answers among those."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.ann.core.types import Answers
+from puffin_ann.blobs.routing import Routing
+from puffin_ann.declaration import EXACT
+from puffin_ann.engines.reranked import Reranked
+from puffin_ann.search.conditions import ways
+from puffin_ann.search.conditions.allowed_rows import AllowedRows
+from puffin_ann.search.conditions.shard_rows import ShardRows
+from puffin_ann.search.explain.explanation import Among, ShardWay, way_of
+from puffin_ann.search.row_locators import FileRanks, MaskedRows
+from puffin_ann.search.shards import tie_breaks
+from puffin_ann.search.shards.load import LoadedShard
+
+
+class SnapshotShard:
+    """A loaded shard, its rows masked for one snapshot.
+
+    Attributes:
+        loaded: the shard.
+        entry: what the routing blob says of it.
+        keys: (ordinals) -> file rank, row group and row offset.
+        is_in_order: whether equal distances ordered by ordinal are ordered by locator.
+
+    Args:
+        loaded: the shard.
+        routing: of its version.
+        masked: rows of covered files that are not live.
+        ranks: places of covered files among the snapshot's.
+        ranks_in_order: `ranks.in_order`.
+
+    Raises:
+        BlobFormatError: the shard names a row group that its file has not.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedShard,
+        routing: Routing,
+        masked: MaskedRows,
+        ranks: FileRanks,
+        *,
+        ranks_in_order: bool,
+    ) -> None:
+        self.loaded, self.entry = loaded, loaded.entry
+        self.keys: tie_breaks.Keys = partial(loaded.locators.keys, ranks)
+        self.is_in_order = ranks_in_order and loaded.locators.in_order
+        self._deleted = loaded.deleted(masked)
+        self._algorithm, self._dimension = routing.algorithm, routing.dimension
+        self._metric = METRICS[routing.metric]
+
+    def allowed(self, allowed: AllowedRows) -> ShardRows:
+        """Return the rows that may be answered under a condition."""
+        return allowed.of_shard(self.entry.shard_id, self.loaded.locators, self._deleted)
+
+    def excluded(self, allowed: AllowedRows | None) -> NDArray[np.bool_] | None:
+        """Mark the rows that must not be answered, (n,) bool; None if all may."""
+        return self._deleted if allowed is None else self.allowed(allowed).excluded
+
+    def search(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        widths: NDArray[np.int64],
+        threads: int,
+        allowed: AllowedRows | None = None,
+        way: ways.Way | None = None,
+    ) -> Answers:
+        """Return answers to the queries that have a width, nothing to the others.
+
+        Args:
+            queries: (q, d) float32.
+            k: neighbours.
+            widths: (q,) int64, of the search for each query; 0 for none.
+            threads: to use.
+            allowed: the only rows that may be answered; None: all that are live.
+            way: to answer under a condition; None: the one that is expected to cost least.
+        """
+
+        def ask(some: NDArray[np.float32], wide: NDArray[np.int64]) -> Answers:
+            if self._algorithm == EXACT:
+                return self.nearest(some, k, threads, allowed)
+            if allowed is not None and self._compares(allowed, wide, way):
+                if isinstance(self.loaded.engine, Reranked):  # a copy would be read of the table
+                    return self.nearest(some, k, threads, allowed)
+                rows = self.allowed(allowed)
+                return rows.nearest(self.loaded.engine, some, k, self._metric, threads)
+            excluded = self.excluded(allowed)
+            return self.loaded.engine.search(some, k, width=wide, deleted=excluded, threads=threads)
+
+        return _of_those_asking(ask, queries, widths)
+
+    def sift(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        many: int,
+        widths: NDArray[np.int64],
+        threads: int,
+        allowed: AllowedRows,
+    ) -> tuple[Answers, NDArray[np.float32]]:
+        """Return those of the nearest rows that may be answered, and how far rows are known.
+
+        Args:
+            queries: (q, d) float32.
+            k: neighbours.
+            many: near rows to sift them from.
+            widths: as for `search`.
+            threads: to use.
+            allowed: the only rows that may be answered.
+
+        Returns:
+            Answers, and (q,) float32: no row that may be answered is nearer and not among them.
+        """
+        near = self.search(queries, many, widths, threads)
+        return ways.sift(near, self.allowed(allowed).excluded, many, k)
+
+    def nearest(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        threads: int,
+        allowed: AllowedRows | None = None,
+    ) -> Answers:
+        """Return the k nearest rows by distance and locator, by comparing all."""
+        excluded = self.excluded(allowed)
+        ask = partial(self.loaded.engine.exhaustive, deleted=excluded, threads=threads)
+        if self.is_in_order:
+            return ask(queries, k)
+        return tie_breaks.nearest(ask, queries, k, self.keys)
+
+    def told(
+        self,
+        widths: NDArray[np.int64],
+        allowed: AllowedRows | None,
+        way: ways.Way | None,
+        *,
+        is_sifted: bool,
+    ) -> ShardWay:
+        """Tell how `search`, or `sift`, answers the queries that have a width, (q,) int64."""
+        asking = widths[widths > 0]
+        told = self.told_comparison(len(asking), allowed)
+        if self._algorithm == EXACT:
+            return told
+        among: Among = "all"
+        if allowed is not None:
+            among = "sifted" if is_sifted else "masked"
+            compared, masked = self._costs(allowed, asking)
+            if not is_sifted and self._compares(allowed, asking, way):
+                return replace(told, estimated_seconds=compared * len(asking))
+            cost = masked
+            if is_sifted:
+                cost = ways.walked(self._algorithm, float(asking.mean()), len(asking))
+            told = replace(told, estimated_seconds=cost * len(asking))
+        searched = way_of(self._algorithm, self.entry.kind, among)
+        return told if searched is None else replace(told, way=searched, width=int(asking.max()))
+
+    def told_comparison(self, queries: int, allowed: AllowedRows | None) -> ShardWay:
+        """Tell that the rows that may be answered are compared with queries."""
+        if allowed is None:
+            return ShardWay.of(self.entry, "all rows", queries)
+        return ShardWay.of(self.entry, "allowed rows", queries, self.allowed(allowed).count)
+
+    def _compares(
+        self, allowed: AllowedRows, widths: NDArray[np.int64], way: ways.Way | None
+    ) -> bool:
+        """Tell whether to compare the rows that may be answered costs less than a mask."""
+        if way is not None and way is not ways.Way.SIFT:
+            return way is ways.Way.COMPARE
+        compared, masked = self._costs(allowed, widths)
+        return compared <= masked
+
+    def _costs(self, allowed: AllowedRows, widths: NDArray[np.int64]) -> tuple[float, float]:
+        """Return the seconds of a query, rows that may be answered compared or others masked."""
+        count, queries = self.allowed(allowed).count, len(widths)
+        share = count / max(1, len(self.loaded.locators))
+        compared = ways.compared(count, self._dimension, queries)
+        return compared, ways.masked(self._algorithm, float(widths.mean()), share, queries)
+
+
+def _of_those_asking(
+    ask: Callable[[NDArray[np.float32], NDArray[np.int64]], Answers],
+    queries: NDArray[np.float32],
+    widths: NDArray[np.int64],
+) -> Answers:
+    """Return the answers of the queries that have a width, (q,) int64; nothing to the others."""
+    asking = widths.nonzero()[0]
+    if len(asking) == len(queries):
+        return ask(queries, widths)
+    some = ask(queries[asking], widths[asking])
+    shape = len(queries), some[0].shape[1]
+    ids, distances = np.full(shape, -1, np.int64), np.full(shape, np.inf, np.float32)
+    ids[asking], distances[asking] = some
+    return ids, distances
