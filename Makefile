@@ -18,7 +18,7 @@ LOCK = $(UV) pip compile --quiet --universal --generate-hashes --no-header --no-
 STEP = @printf '\033[1m== %s\033[0m\n'
 PYTEST := $(BIN)/pytest
 # A file's tests stay together: they share what they start. Each process has its own Spark and S3.
-SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile --durations 60 --durations-min 4
+SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations 60 --durations-min 4
 CRASHES := tests/integration/lifecycle/refresh/test_refresh_crashes.py tests/integration/lifecycle/maintain/test_crashes.py
 KILLS := tests/e2e/test_killed_*.py
 FUZZERS := $(sort $(patsubst tests/fuzz/fuzz_%.py,%,$(wildcard tests/fuzz/fuzz_*.py)))

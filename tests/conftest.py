@@ -2,6 +2,7 @@ import logging
 import os
 import time
 import zlib
+from pathlib import Path
 
 import pytest
 from home import QUICK_JVM
@@ -28,6 +29,8 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(Settings().cache_dir))
 os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JVM)
 
 ENDS = pytest.StashKey[float]()
+UNIT = Path(__file__).parent / "unit"
+LONGEST = UNIT.with_name("integration") / "pages" / "test_pages.py"
 
 # The first example of a test pays for imports and compiled kernels, on a machine that is often
 # shared; what takes too long is seen in the durations that pytest prints.
@@ -48,7 +51,11 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Where there is no time for all, begin with another file each time."""
+    """Begin with what takes longest; where there is no time for all, with another file each time.
+
+    The many short unit tests come last: no process is at work then while the other has none left.
+    """
+    items.sort(key=lambda item: (item.path != LONGEST, UNIT in item.path.parents))
     if config.option.turn and items:
         first = items[zlib.crc32(config.option.turn.encode()) % len(items)].path
         at = next(number for number, item in enumerate(items) if item.path == first)
