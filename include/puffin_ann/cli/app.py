@@ -42,9 +42,9 @@ app = typer.Typer(
     name="puffin-ann",
     help="Vector indexes that live inside Apache Iceberg tables.\n\n"
     "Catalogs are those of PyIceberg's own configuration (.pyiceberg.yaml or PYICEBERG_*).\n\n"
-    "Exit codes: 0 done, 2 bad input, 3 not found, 4 the table moved on or has "
-    "rows outside the index that must not be scanned, 5 recall under the target, 6 something outside is "
-    "missing, 7 broken bytes, 8 problems found, 9 another run works on the index, 1 anything else.",
+    "Exit codes: 0 done, 2 bad input, 3 not found, 4 the table moved on or has rows outside the "
+    "index that must not be scanned, 5 recall under the target, 6 something outside is missing, 7 "
+    "broken bytes, 8 problems found, 9 another run works on the index, 1 anything else.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
