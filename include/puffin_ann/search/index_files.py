@@ -14,6 +14,7 @@ from puffin_ann.blobs.directory import Directory, NamedBlob
 from puffin_ann.blobs.encoding.container import fingerprint
 from puffin_ann.errors import ChecksumError, ObjectMissingError, PuffinFormatError
 from puffin_ann.lake.store.objects import FOLDER, object_length, open_object
+from puffin_ann.lake.store.ranges import Range
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import BlobReader, PuffinReader
 
@@ -120,6 +121,17 @@ class BlobPlace:
     file_length: int
     metadata: BlobMetadata
     digest: str = ""
+
+    def range(self, start: int, stop: int) -> Range:
+        """Return bytes `[start, stop)` of the blob as a range of its file.
+
+        Raises:
+            PuffinFormatError: the blob is not within its file.
+        """
+        offset, length = self.metadata.offset, self.metadata.length
+        if offset < 0 or offset + length > self.file_length:
+            raise PuffinFormatError(f"{self.path}: blob at {offset} ends beyond the file")
+        return Range(self.path, offset + start, offset + stop)
 
 
 def files_named(path: str, directory: Directory | None) -> frozenset[str]:

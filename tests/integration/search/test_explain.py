@@ -13,6 +13,7 @@ from puffin_ann.search.conditions import kept
 from puffin_ann.search.conditions.ways import Way as AnswerWay
 from puffin_ann.search.explain.explanation import explanation_of
 from puffin_ann.search.explain.recorder import current
+from puffin_ann.search.explain.tree import as_text
 from tests.support import builds
 
 QUERIES = np.random.default_rng(5).normal(size=(3, builds.DIMENSION)).astype(np.float32)
@@ -123,7 +124,7 @@ def test_files_of_a_condition_and_why_a_version_was_taken_are_told(words):
     past = open_index(words, builds.INDEX, old)
     told = explanation_of(past.search(QUERIES, 3, explain=True))
     assert (told.snapshot, told.base_snapshot) == (old, old)
-    lines = str(again).splitlines()
+    lines = as_text(again).splitlines()
     assert lines[0].startswith(f"snapshot {again.snapshot}, ")
     assert "  condition id >= 66: 9 rows allowed" in lines
     assert "    known from an earlier search: nothing was read" in lines
@@ -134,7 +135,7 @@ def test_files_that_are_compared_by_centroids_are_told(words):
     told = explanation_of(index.search(QUERIES, 3, where="id >= 20", explain=True))
     assert told.files_compared >= 1
     assert told.shards == ()
-    assert "centroid: " in str(told)
+    assert "centroid: " in as_text(told)
 
 
 def test_nothing_is_noted_unless_it_is_asked_for(words):

@@ -197,12 +197,6 @@ class Explanation:
     stages: Sequence[Stage]
     seconds: float
 
-    def __str__(self) -> str:
-        """Return the explanation as a tree of lines."""
-        from puffin_ann.search.explain.tree import lines_of
-
-        return "\n".join(lines_of(self))
-
 
 def with_explanation(answers: pa.Table, explanation: Explanation) -> pa.Table:
     """Return answers whose report has an explanation."""

@@ -30,9 +30,9 @@ def tree_of(explanation: Explanation) -> Branch:
     return Branch(f"snapshot {explanation.snapshot}, {_time(explanation.seconds)}", parts)
 
 
-def lines_of(explanation: Explanation) -> Iterator[str]:
-    """Give an explanation line by line."""
-    yield from _lines(tree_of(explanation), 0)
+def as_text(explanation: Explanation) -> str:
+    """Return an explanation as a tree of lines."""
+    return "\n".join(_lines(tree_of(explanation), 0))
 
 
 def _lines(branch: Branch, depth: int) -> Iterator[str]:

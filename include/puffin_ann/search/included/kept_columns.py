@@ -198,7 +198,7 @@ class KeptColumns:
             missing = [block for block in blocks if KEPT.get(blob.key(block)) is None]
             with blob.lock, self._telling(blob.place):
                 for start, stop in _extents(blob.reader, missing):
-                    ranges.append(_range_in(blob.place, start, stop))
+                    ranges.append(blob.place.range(start, stop))
                     targets.append((blob, start))
         with self._telling():
             for (blob, start), content in zip(targets, self._read(ranges), strict=True):
@@ -236,7 +236,7 @@ class KeptColumns:
         return found
 
     def _fetch(self, place: BlobPlace, start: int, stop: int) -> bytes:
-        return bytes(self._read([_range_in(place, start, stop)])[0])
+        return bytes(self._read([place.range(start, stop)])[0])
 
     def _read(self, wanted: Sequence[Range]) -> list[memoryview]:
         if not wanted:
@@ -282,10 +282,10 @@ def _first(place: BlobPlace) -> list[tuple[int, Range]]:
     length = place.metadata.length
     tail = min(length, WHOLE_BYTES + length // TAIL_SHARE)
     if length <= tail + LEADING_BYTES:
-        return [(0, _range_in(place, 0, length))]
+        return [(0, place.range(0, length))]
     return [
-        (0, _range_in(place, 0, LEADING_BYTES)),
-        (length - tail, _range_in(place, length - tail, length)),
+        (0, place.range(0, LEADING_BYTES)),
+        (length - tail, place.range(length - tail, length)),
     ]
 
 
@@ -309,15 +309,3 @@ def _extent(reader: ColumnsReader, first: Wanted, last: Wanted) -> tuple[int, in
     if first.column == LOCATORS:
         return reader.locator_extent(first.block, last.block + 1)
     return reader.extent(first.column, first.block, last.block + 1)
-
-
-def _range_in(place: BlobPlace, start: int, stop: int) -> Range:
-    """Return bytes `[start, stop)` of a blob as a range of its file.
-
-    Raises:
-        PuffinFormatError: the blob is not within its file.
-    """
-    offset, length = place.metadata.offset, place.metadata.length
-    if offset < 0 or offset + length > place.file_length:
-        raise PuffinFormatError(f"{place.path}: blob at {offset} ends beyond the file")
-    return Range(place.path, offset + start, offset + stop)

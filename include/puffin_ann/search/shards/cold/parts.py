@@ -121,18 +121,6 @@ class ShardParts:
             yield self.tombstones, 0, self.tombstones.metadata.length
 
 
-def range_in(place: BlobPlace, start: int, stop: int) -> Range:
-    """Return bytes `[start, stop)` of a blob as a range of its file.
-
-    Raises:
-        PuffinFormatError: the blob is not within its file.
-    """
-    offset, length = place.metadata.offset, place.metadata.length
-    if offset < 0 or offset + length > place.file_length:
-        raise PuffinFormatError(f"{place.path}: blob at {offset} ends beyond the file")
-    return Range(place.path, offset + start, offset + stop)
-
-
 class OpenShard:
     """A shard of which it is known where the rows of its cells are.
 
@@ -189,9 +177,9 @@ class OpenShard:
         """Give what has to be read for a run of rows, and of which blob."""
         for kind, row_bytes in self._row_bytes.items():
             extent = self._engine_reader.extent(kind, start * row_bytes, stop * row_bytes)
-            yield self._engine, range_in(self._parts.engine, *extent)
+            yield self._engine, self._parts.engine.range(*extent)
         extent = self._rows_reader.extent(LOCATORS, *self._blocks.range_of(start, stop))
-        yield self._rows, range_in(self._parts.rows, *extent)
+        yield self._rows, self._parts.rows.range(*extent)
 
     def rows(self, runs: Sequence[tuple[int, int, int]], data: Sequence[memoryview]) -> "SomeRows":
         """Return the rows of some runs.
@@ -347,7 +335,7 @@ class _Naming:
 
 
 def _fetch(place: BlobPlace, read: Read, start: int, stop: int) -> bytes:
-    return bytes(read([range_in(place, start, stop)])[0])
+    return bytes(read([place.range(start, stop)])[0])
 
 
 def _file(blob: SparseFile) -> BinaryIO:

@@ -26,7 +26,6 @@ from puffin_ann.search.shards.cold.parts import (
     ShardParts,
     SomeRows,
     UnorderedRowsError,
-    range_in,
 )
 
 MOST_OPEN = 1024
@@ -107,7 +106,7 @@ class ColdShards:
                     parts.append(ShardParts.of(files, self.version, entry))
                     wanted.append(
                         [
-                            (place, start, range_in(place, start, stop))
+                            (place, start, place.range(start, stop))
                             for place, start, stop in parts[-1].first(self.cells.count)
                         ]
                     )
