@@ -472,7 +472,7 @@ class Index:
         allowed: AllowedRows | None = None,
     ) -> SearchReport:
         tier = self.__dict__.get("_shards")
-        lost_cells = tell_lost_cells(self.table, tier.lost_cells) if tier else ()
+        lost_cells = tell_lost_cells(self.table, tier.routes.lost_cells) if tier else ()
         return SearchReport(
             index_snapshot=self.version.snapshot_id,
             base_snapshot=self.version.coverage.base_snapshot_id,

@@ -1,7 +1,6 @@
 """The shards and deltas of an index version, searched for one snapshot: route, probe, mask."""
 
 import logging
-import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -14,8 +13,6 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from puffin_ann.ann.core import blas
-from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.declaration import EXACT
 from puffin_ann.errors import FormatError, PuffinAnnError
@@ -35,16 +32,12 @@ from puffin_ann.search.shards.cold.scan import ColdShards, DamagedShardError
 from puffin_ann.search.shards.cold.tier import ColdTier
 from puffin_ann.search.shards.load import load_shard
 from puffin_ann.search.shards.range import shard_parts, shards_within
-from puffin_ann.search.shards.router import NEAREST_SHARE, Router
+from puffin_ann.search.shards.routes import Routes
 from puffin_ann.search.shards.sifting import sift_first
 from puffin_ann.search.shards.snapshot_shard import SnapshotShard
 from puffin_ann.search.shards.table_rows import TableRows
 from puffin_ann.search.snapshot_view import SnapshotView
 from puffin_ann.settings import CacheMode, settings
-
-EVERYWHERE_ROWS = 1 << 20
-"""Up to so many rows that satisfy a condition are looked for in every shard, since they need not
-lie where a query's nearest cells are."""
 
 log = logging.getLogger("puffin_ann")
 
@@ -57,7 +50,7 @@ class ShardTier:
 
     Attributes:
         damaged: ids of those that could not be read.
-        lost_cells: why the cells could not be read, so that every shard is asked; else empty.
+        routes: which shards a query is searched in.
         way: to answer under conditions, whatever it costs; None: the cheapest.
 
     Args:
@@ -83,11 +76,7 @@ class ShardTier:
         self._io, self._version, self._view = io, version, view
         self._cache, self._scope = cache, scope
         self._routing = version.routing
-        self._metric = METRICS[version.routing.metric]
-        self._is_delta = np.array(
-            [shard.kind == "delta" for shard in version.routing.shards], np.bool_
-        )
-        self.lost_cells = ""
+        self.routes = Routes(io, version)
         self.way: ways.Way | None = None
         self._ranks_in_order = view.rank_of_file_id.in_order
         self._loaded: dict[int, SnapshotShard] = {}
@@ -138,9 +127,13 @@ class ShardTier:
         wide = min(max(width or self._routing.search_width, k), WIDEST)
         asked = probe_partitions or max(1, self._routing.probe_partitions)
         if allowed is None or probe_partitions is not None:
-            shares = self._route(queries, asked)
+            shares = self.routes.nearest(queries, asked)
         else:
-            shares = self._route_to_allowed(queries, asked, allowed)
+
+            def count(place: int) -> int:
+                return self._shard(self._routing.shards[place]).allowed(allowed).count
+
+            shares = self.routes.to_allowed(queries, asked, allowed.rows_answered, count)
         probed = shares > 0.0
         widths = np.where(probed, np.maximum(k, np.rint(shares * wide)), 0)
         cold, sources = self._by_ranges(queries, k) if by_ranges else ([], [])
@@ -177,14 +170,16 @@ class ShardTier:
             return self._search(queries, k, width, probe_partitions, allowed, by_ranges=False)
         many = ways.wanted(k, share)
         wide = min(max(width or self._routing.search_width, k) + many - k, WIDEST)
-        shares = self._route(queries, probe_partitions or self._routing.probe_partitions or 1)
+        shares = self.routes.nearest(
+            queries, probe_partitions or self._routing.probe_partitions or 1
+        )
         widths = np.where(shares > 0.0, np.maximum(many, np.rint(shares * wide)), 0)
         probed = [0]
 
         def sift(asked: NDArray[np.bool_]) -> tuple[list[Source], NDArray[np.bool_]]:
             some = np.where(asked[:, None], widths, 0)
             probed.append(int(np.count_nonzero(some.any(axis=0))))
-            horizons = np.full((len(self._is_delta), len(queries)), np.inf, np.float32)
+            horizons = np.full((len(self._routing.shards), len(queries)), np.inf, np.float32)
             found = self._probe(queries, k, some, allowed, (many, horizons))
             distances = np.concatenate([source.distances for source in found], axis=1)
             return found, ways.is_enough(distances, horizons.min(axis=0), k)
@@ -243,7 +238,7 @@ class ShardTier:
             allowed: the only rows to give; None means all.
         """
         shards, recorder = self._routing.shards, current()
-        for number, asking in shards_within(shards, self._cells, queries, distance):
+        for number, asking in shards_within(shards, self.routes.cells, queries, distance):
             shard = self._shard(shards[number])
             excluded = shard.excluded(allowed)
             if recorder is not None:
@@ -339,71 +334,13 @@ class ShardTier:
         """What searches by ranges; None where no shard is to be, or cells cannot be read."""
         least = settings().ranges_min_bytes
         may_be = any(may_be_cold(self._routing, entry, least) for entry in self._routing.shards)
-        if not may_be or self._cells is None:
+        if not may_be or self.routes.cells is None:
             return None
         ranks = self._view.rank_of_file_id
         shards = ColdShards(
-            self._io, self._version, self._cells, self._masked, ranks, self._read_table
+            self._io, self._version, self.routes.cells, self._masked, ranks, self._read_table
         )
         return ColdTier(shards, self._cache, self._scope, self._mode)
-
-    def _route(self, queries: NDArray[np.float32], probe_partitions: int) -> NDArray[np.float32]:
-        """Return (q, shards) float32: the share of the width to search each with, 0 for not at all.
-
-        Deltas have rows of any cell, few of a query's neighbours: they are always probed.
-        """
-        router = self._router
-        if router is None:
-            return self._everywhere(len(queries))
-        # BLAS's own threads would go on spinning for a tenth of a second, on the cores of ours.
-        with blas.single_thread():
-            routed = router.shares(self._metric.queries_to_search_space(queries), probe_partitions)
-        if router.shards == len(self._is_delta) and not self._is_delta.any():
-            return routed
-        every = np.zeros((len(queries), len(self._is_delta)), np.float32)
-        every[:, : router.shards] = routed
-        every[:, self._is_delta] = NEAREST_SHARE
-        return every
-
-    def _everywhere(self, queries: int) -> NDArray[np.float32]:
-        """Return (queries, shards) float32 as `_route` does, of every shard."""
-        shares = np.where(self._is_delta, np.float32(NEAREST_SHARE), np.float32(1.0))
-        return np.tile(shares, (queries, 1))
-
-    def _route_to_allowed(
-        self, queries: NDArray[np.float32], probe_partitions: int, allowed: AllowedRows
-    ) -> NDArray[np.float32]:
-        """Return (q, shards) float32 as `_route` does, to where rows are that may be answered.
-
-        Up to `EVERYWHERE_ROWS` of them, that is everywhere. Else so many more cells are probed as
-        rows are fewer; and more again where the shards found have fewer such rows than a search
-        without a condition reaches: none of them may be near.
-        """
-        if allowed.rows_answered <= EVERYWHERE_ROWS:
-            return self._everywhere(len(queries))
-        cells, live = self._routing.cells.count, max(1, self._version.vectors)
-        enough = probe_partitions * live / max(1, cells)
-        asked = math.ceil(probe_partitions * live / max(1, allowed.rows_answered))
-        shares = self._route(queries, min(asked, max(1, cells)))
-        short = np.arange(len(queries))
-        while asked < cells:
-            reached = (shares[short] > 0.0) @ self._allowed_counts(shares[short], allowed)
-            short = short[reached < min(enough, allowed.rows_answered)]
-            if not len(short):
-                break
-            asked *= 4
-            shares[short] = self._route(queries[short], min(asked, cells))
-        return shares
-
-    def _allowed_counts(
-        self, shares: NDArray[np.float32], allowed: AllowedRows
-    ) -> NDArray[np.int64]:
-        """Return (shards,) int64, how many rows of those probed may be answered."""
-        counts = np.zeros(shares.shape[1], np.int64)
-        for number in np.flatnonzero((shares > 0.0).any(axis=0)).tolist():
-            shard = self._shard(self._routing.shards[number])
-            counts[number] = shard.allowed(allowed).count
-        return counts
 
     def _probe(
         self,
@@ -453,34 +390,8 @@ class ShardTier:
         return list(blas.parallel(answer, asked, at_once))
 
     @cached_property
-    def _cells(self) -> Partitions | None:
-        """The cells; None if they cannot be read: then none tells which shards to leave out."""
-        graphs = self._routing.graph_ids
-        if not (graphs and self._routing.cells.count):
-            return None
-        try:
-            return self._version.cells(self._io).among(graphs)
-        except FormatError as error:
-            log.error("the cells of index %s cannot be read: %s", self._version.index, error)
-            self.lost_cells = str(error)
-            return None
-
-    @cached_property
-    def _router(self) -> Router | None:
-        """None: every shard is asked."""
-        if np.count_nonzero(~self._is_delta) < 2 or self._cells is None:
-            return None
-        return Router(self._cells.centroids, _owners(self._routing.shards, self._cells))
-
-    @cached_property
     def _masked(self) -> MaskedRows:
         return MaskedRows.of(self._view.masked, self._view.row_group_starts)
-
-
-def _owners(shards: Sequence[ShardEntry], cells: Partitions) -> NDArray[np.uint32]:
-    """Return (cells,) uint32, the place among the shards of the one that each belongs to."""
-    places = {entry.shard_id: place for place, entry in enumerate(shards)}
-    return np.array([places[shard_id] for shard_id in cells.shards.tolist()], np.uint32)
 
 
 def _found(sources: Sequence[Source], queries: int, k: int) -> NDArray[np.int64]:
