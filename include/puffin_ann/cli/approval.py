@@ -1,4 +1,4 @@
-"""Ask at the terminal before a build that passes a bound of its declaration."""
+"""Ask at the terminal before work on whole shards that passes a bound of its declaration."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,33 +25,36 @@ def require_approval(declaration: IndexDeclaration, *, force: bool, yes: bool) -
     from puffin_ann.lifecycle.runs.expect_build import expect_build
 
     expected = expect_build(declaration, overrides={"force": force})
-    if not _is_approved(declaration, expected):
+    if not _is_approved(declaration, expected, "build"):
         raise BadInputError(
             f"nothing was built: index {declaration.name!r} would take {expected.asks}; give --yes "
             "to build it without being asked"
         )
 
 
-def postpones_build(declaration: IndexDeclaration, *, yes: bool, maintenance: bool = False) -> bool:
-    """Say whether a build that is due waits, since it has to be approved and was not."""
+def postpones(
+    declaration: IndexDeclaration, *, yes: bool, maintenance: bool = False, force: bool = False
+) -> bool:
+    """Say whether a build, merge or rebuild that is due waits, for want of approval."""
     if yes or declaration.build.approve_above is None:
         return False
-    from puffin_ann.lifecycle.runs.expect_build import expect_due_build
+    from puffin_ann.lifecycle.runs.expect_build import expect_due
 
-    expected = expect_due_build(declaration, maintenance=maintenance)
-    if _is_approved(declaration, expected):
+    expected = expect_due(declaration, maintenance=maintenance, force=force)
+    if _is_approved(declaration, expected, "refresh"):
         return False
-    tell(f"{declaration.name}: the build that is due is not done: {expected.asks}")
+    tell(f"{declaration.name}: masks and deltas are all that is done: {expected.asks}")
     return True
 
 
-def _is_approved(declaration: IndexDeclaration, expected: "ExpectedBuild") -> bool:
+def _is_approved(declaration: IndexDeclaration, expected: "ExpectedBuild", what: str) -> bool:
     if not expected.asks:
         return True
-    tell(f"{declaration.name}: build: {expected.reason}")
+    tell(f"{declaration.name}: {what}: {expected.reason}")
     tell(f"expected: {expected.asks}")
     try:
         with unless_nobody_answers("nobody answers"):
-            return typer.confirm(f"Build {declaration.name}?", default=False, err=True)
+            question = f"{what.capitalize()} {declaration.name}?"
+            return typer.confirm(question, default=False, err=True)
     except BadInputError:
         return False

@@ -37,7 +37,7 @@ def seconds_of(duration: str) -> int:
 
 
 class ApprovalBounds(Model):
-    """The expected cost of a whole build above which it waits for a person's approval."""
+    """The expected cost of work on whole shards above which it waits for a person's approval."""
 
     rows: int | None = Field(
         default=None, ge=0, le=MOST_ROWS, description="Live rows that are built."
@@ -57,7 +57,7 @@ class BuildOptions(Model):
         default=16, ge=1, le=MAX_GROUPS, description="Most spark-submits that build shard groups."
     )
     approve_above: ApprovalBounds | None = Field(
-        default=None, description="Expected cost above which a build waits for approval."
+        default=None, description="Expected cost above which a build or merge waits for approval."
     )
     approval_expires: PositiveDuration = Field(
         default="7d", description="A build that nobody approved for so long is not done."

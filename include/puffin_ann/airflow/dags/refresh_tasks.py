@@ -44,7 +44,7 @@ def refresh_tasks(
         from puffin_ann.lifecycle.runs import publish, refresh
 
         context = get_current_context()
-        given = values_of(context, force_form(declaration))
+        force = bool(values_of(context, force_form(declaration)).get("force", False))
         backend.check(declaration.spark)
         send_state(declaration)
         try:
@@ -52,20 +52,22 @@ def refresh_tasks(
                 declaration,
                 run_id=f"{kind}-{context['run_id']}",
                 maintenance=maintenance,
-                force=bool(given.get("force", False)),
+                force=force,
             )
         except TooFewRowsError as error:
             planned = run.nothing(declaration, str(error))
         print(planned.decision or planned.reason)
-        if planned.action == "build":  # by its own DAG, which plans for itself
+        asks = ""
+        if planned.action != "none":
+            asks = _why_ask(declaration, maintenance=maintenance, force=force)
+        if planned.action == "build" or asks:  # by the build DAG, which plans for itself
             publish.clear_staging(RunRef.planned(planned))
-            asks = _why_ask(declaration, maintenance)
             if asks:
-                print(f"the build waits for approval: {asks}")
+                print(f"masks and deltas are all that is done without approval: {asks}")
                 planned = refresh.plan_refresh(
                     declaration,
                     run_id=f"{kind}-{context['run_id']}",
-                    force=bool(given.get("force", False)),
+                    force=force,
                     postpones=True,
                 ).model_copy(update={"asks": asks})
                 print(planned.decision)
@@ -75,7 +77,7 @@ def refresh_tasks(
     def choose(planned: dict[str, Any]) -> list[str]:
         """Go on with a refresh, hand over to the build DAG, or end the run.
 
-        Where the build has to be approved, it is asked for beside what can be done without it.
+        Where what is due has to be approved, a build is asked for beside what needs no approval.
         """
         return [NEXT[planned["action"]], *([NEXT["build"]] if planned.get("asks") else [])]
 
@@ -125,13 +127,13 @@ def refresh_tasks(
     return planned, reported
 
 
-def _why_ask(declaration: IndexDeclaration, maintenance: bool) -> str:
-    """Say why the build that is due has to be approved; empty if it has not."""
+def _why_ask(declaration: IndexDeclaration, *, maintenance: bool, force: bool) -> str:
+    """Say why the build, merge or rebuild that is due has to be approved; empty if it has not."""
     if declaration.build.approve_above is None:
         return ""
-    from puffin_ann.lifecycle.runs.expect_build import expect_due_build
+    from puffin_ann.lifecycle.runs.expect_build import expect_due
 
-    return expect_due_build(declaration, maintenance=maintenance).asks
+    return expect_due(declaration, maintenance=maintenance, force=force).asks
 
 
 def _report(planned: dict[str, Any], context: Context) -> None:

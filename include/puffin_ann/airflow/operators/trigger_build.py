@@ -25,7 +25,7 @@ class TriggerBuildOperator(TriggerDagRunOperator):
         index: name of the index.
         kind: what this run does.
         force: build even if the published version is up to date.
-        may_ask: builds of this index may have to be approved, as the task `plan` tells.
+        may_ask: work on this index may have to be approved, as the task `plan` tells.
         **kwargs: those of every operator.
     """
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from puffin_ann.cli.approval import Yes, postpones_build
+from puffin_ann.cli.approval import Yes, postpones
 from puffin_ann.cli.declarations import find_declared
 from puffin_ann.cli.lease_options import NoWait, own_run_id
 from puffin_ann.cli.output import AsJson, in_words, print_json, say, tell
@@ -39,7 +39,7 @@ def maintain(
     postponed = {
         declaration.name
         for declaration in declarations
-        if postpones_build(declaration, yes=yes, maintenance=True)
+        if postpones(declaration, yes=yes, maintenance=True)
     }
     with on_spark(declarations[0], master) as runner:
         done = maintaining.maintain(

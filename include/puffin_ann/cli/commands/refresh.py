@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from puffin_ann.cli.approval import Yes, postpones_build
+from puffin_ann.cli.approval import Yes, postpones
 from puffin_ann.cli.declarations import DeclaredIndex, find_declared
 from puffin_ann.cli.lease_options import NoWait, own_run_id, writing
 from puffin_ann.cli.output import AsJson, in_words, print_json, say
@@ -43,7 +43,7 @@ def refresh(
     from puffin_ann.lifecycle.runtime.runners import InProcess, Runner
 
     declaration = find_declared(index)
-    postpones = postpones_build(declaration, yes=yes, maintenance=maintenance)
+    waits = postpones(declaration, yes=yes, maintenance=maintenance, force=force)
     run_id = own_run_id()
     with ExitStack() as stack:
         stack.enter_context(
@@ -59,7 +59,7 @@ def refresh(
             run_id=run_id,
             maintenance=maintenance,
             force=force,
-            postpones=postpones,
+            postpones=waits,
             runner=runner,
             progress=step,
         )

@@ -282,7 +282,7 @@ class PlanPointer(Document):
 
     Attributes:
         decision: what was decided, for people; empty where there was nothing to decide.
-        asks: why a whole build waits for a person's approval; empty where none does.
+        asks: why work on whole shards waits for a person's approval; empty where none does.
     """
 
     action: Literal["build", "refresh", "none"]

@@ -1,18 +1,19 @@
-"""Which whole builds a person is asked about first: pure, from their expected cost."""
+"""What a person is asked about first: pure, from its expected cost."""
 
 from pydantic import BaseModel, ConfigDict
 
 from puffin_ann.declaration import ApprovalBounds, seconds_of
+from puffin_ann.lifecycle.policy.decision import Decision
 
 GROWTH = 1.2
 """An approval holds for a cost that has grown by no more than a fifth."""
 
 
 class BuildCost(BaseModel):
-    """What a whole build is expected to take.
+    """What a whole build, or the work of a refresh on whole shards, is expected to take.
 
     Attributes:
-        rows: live rows that are built.
+        rows: live rows that are built, or inserted into shards.
         bytes: new bytes; 0 where no version tells how many a row takes.
         seconds: work of one process.
     """
@@ -24,8 +25,28 @@ class BuildCost(BaseModel):
     seconds: float
 
 
+def rework(decision: Decision) -> BuildCost:
+    """Return what merges and rebuilds of shards cost that a refresh does and could leave for later.
+
+    Masks, locators and deltas are not among it: they cost what was changed in the table. Nor is
+    what is made again since it cannot be read: that does not wait.
+    """
+    shards = [
+        shard
+        for shard in decision.shards
+        if shard.kind == "graph"
+        and shard.action in ("merge", "rebuild")
+        and shard.shard_id not in decision.unreadable
+    ]
+    return BuildCost(
+        rows=sum(shard.rows for shard in shards),
+        bytes=sum(shard.bytes_written for shard in shards),
+        seconds=sum(shard.seconds for shard in shards),
+    )
+
+
 def why_ask(cost: BuildCost, bounds: ApprovalBounds | None) -> str:
-    """Say which bounds a build passes; empty if nobody is to be asked."""
+    """Say which bounds a cost passes; empty if nobody is to be asked."""
     return "; ".join(
         f"{shown} {name}, above build.approve_above.{field} {bound}"
         for field, name, shown, value, limit, bound in _figures(cost, bounds)

@@ -46,8 +46,8 @@ def decide(
         force: publish changes, however few and fresh they are.
         repair: make again what cannot be read, and else follow the table alone: what is
             due besides waits for another run.
-        postpones: a build that is due waits: follow the table by masks and deltas alone, where the
-            version is a base for that.
+        postpones: a build, merge or rebuild that is due waits: follow the table by masks and deltas
+            alone, where the version is a base for that.
         unreadable: without a state, published files that may have held one, and what is wrong.
     """
     if state is None:

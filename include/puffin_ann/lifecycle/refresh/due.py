@@ -67,7 +67,8 @@ def find_due(
         maintenance: as in a maintenance window, which rebuilds shards of many tombstones.
         force: build although nothing asks for it.
         repair: make again what cannot be read; nothing else that is due is done.
-        postpones: a build that is due waits, and the index follows by masks and deltas alone.
+        postpones: a build, merge or rebuild that is due waits: the index follows by masks and
+            deltas alone.
         find: tells what that is; `find_unreadable` reads all of the version.
         at_ms: what counts as now, milliseconds since 1970; None for now.
 

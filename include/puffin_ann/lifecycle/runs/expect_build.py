@@ -1,4 +1,4 @@
-"""Tell what a whole build would cost, and whether a person is asked first; changes nothing."""
+"""Tell what costly work would take, and whether a person is asked first; changes nothing."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lifecycle.build.plan import nothing_to_do
 from puffin_ann.lifecycle.documents.run import Document
 from puffin_ann.lifecycle.policy import cost as estimate
-from puffin_ann.lifecycle.policy.approval import BuildCost, why_ask
+from puffin_ann.lifecycle.policy.approval import BuildCost, rework, why_ask
 from puffin_ann.lifecycle.refresh.due import Due, find_due
 from puffin_ann.lifecycle.runs.build import newest_published
 from puffin_ann.search.open_index import require_snapshot
@@ -16,11 +16,11 @@ from puffin_ann.search.snapshot_view import LiveState, live_state
 
 
 class ExpectedBuild(Document):
-    """A whole build, before it is planned.
+    """A whole build, or the work of a refresh on whole shards, before it is planned.
 
     Attributes:
         reason: why it is done, or why it is not.
-        cost: what it is expected to take; None if it is not done.
+        cost: what it is expected to take; None if nothing of the kind is done.
         asks: which bounds of the declaration it passes; empty if nobody is asked.
     """
 
@@ -50,23 +50,38 @@ def expect_build(
     nothing = nothing_to_do(declaration, newest, force=force)
     if nothing is not None:
         return ExpectedBuild(reason=nothing)
-    due = find_due(table, declaration, live)
-    why = due.decision.reason if due.decision.action == "build" else "a build was asked for"
+    due = find_due(table, declaration, live, maintenance=True)
+    why = "a build was asked for"
+    if due.decision.action == "build":
+        why = due.decision.reason
+    elif found := why_ask(rework(due.decision), declaration.build.approve_above):
+        why = f"{due.decision.reason}; to refresh it so would take {found}"
     return _expected(declaration, due, live, why)
 
 
-def expect_due_build(declaration: IndexDeclaration, *, maintenance: bool = False) -> ExpectedBuild:
-    """Return the whole build that a refresh would find to be due, if it does.
+def expect_due(
+    declaration: IndexDeclaration, *, maintenance: bool = False, force: bool = False
+) -> ExpectedBuild:
+    """Return what a refresh would find to be due that may have to be approved.
+
+    That is a whole build, or merges and rebuilds of shards.
+
+    Args:
+        declaration: the index.
+        maintenance: as of `runs.refresh.plan_refresh`.
+        force: as above.
 
     Raises:
         PuffinAnnError: the table or its column do not allow an index.
     """
     table = load_table(declaration.table)
     live = live_state(table, require_snapshot(table, None).snapshot_id)
-    due = find_due(table, declaration, live, maintenance=maintenance)
-    if due.decision.action != "build":
-        return ExpectedBuild(reason=due.decision.reason)
-    return _expected(declaration, due, live, due.decision.reason)
+    due = find_due(table, declaration, live, maintenance=maintenance, force=force)
+    if due.decision.action == "build":
+        return _expected(declaration, due, live, due.decision.reason)
+    cost = rework(due.decision)
+    asks = why_ask(cost, declaration.build.approve_above)
+    return ExpectedBuild(reason=due.decision.reason, cost=cost if asks else None, asks=asks)
 
 
 def _expected(declaration: IndexDeclaration, due: Due, live: LiveState, why: str) -> ExpectedBuild:

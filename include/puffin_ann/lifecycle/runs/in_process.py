@@ -48,7 +48,7 @@ def refresh_in_process(
         maintenance: as of `runs.refresh.plan_refresh`.
         force: as above.
         repair: make again what is damaged, and do nothing else that is due; never build.
-        postpones: a build that is due waits: do what can be done without it.
+        postpones: a build, merge or rebuild that is due waits: mask, and add deltas.
         runner: where the stages' tasks run; default: in this process.
         progress: told what is done.
 

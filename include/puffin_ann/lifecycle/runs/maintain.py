@@ -93,7 +93,7 @@ def maintain(
         runner: where the stages' tasks run.
         wait: for other runs on an index; else fail at once.
         tell: gets a sentence when there is something to wait for.
-        postponed: indexes of which a build that is due waits; they only follow the table.
+        postponed: indexes of which a build, merge or rebuild waits; they only follow the table.
 
     Returns:
         `actions`: what was guarded and cleaned, or why nothing was cleaned; `indexes`: by name,

@@ -53,7 +53,7 @@ def plan_refresh(
             rebuild shards of many tombstones, too.
         force: publish changes, however few and fresh they are; where nothing changed, read the
             version's files for damage, and have made again what is damaged.
-        postpones: a build that is due waits: do what can be done without it.
+        postpones: a build, merge or rebuild that is due waits: mask, and add deltas.
 
     Returns:
         What the tasks after it need; of action `build` if the whole index is due.

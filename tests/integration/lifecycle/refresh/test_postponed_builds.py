@@ -1,11 +1,11 @@
-"""A build that has to be approved: what it would cost, and refreshes that do without it."""
+"""What has to be approved: what it would cost, and refreshes that do without it."""
 
 import pytest
 
 from puffin_ann import open_index
-from puffin_ann.lifecycle.runs.expect_build import expect_build, expect_due_build
+from puffin_ann.lifecycle.runs.expect_build import expect_build, expect_due
 from tests.support import builds
-from tests.support.refreshes import declared, refresh
+from tests.support.refreshes import declared, refresh, shards
 
 ASKS = {"build": {"approve_above": {"rows": 50}}}
 ABOVE = "above build.approve_above.rows 50"
@@ -22,7 +22,7 @@ def test_a_first_build_is_asked_about_by_its_rows(words, folder):
     assert (expected.cost.rows, expected.cost.bytes) == (60, 0)
     assert expected.asks == f"60 rows, {ABOVE}"
     assert expected.reason == "no version of the index is published"
-    assert expect_due_build(declared("vamana", **ASKS)).asks == expected.asks
+    assert expect_due(declared("vamana", **ASKS)).asks == expected.asks
     assert expect_build(declared("vamana")).asks == ""
 
 
@@ -39,7 +39,7 @@ def test_rows_are_found_and_deleted_ones_are_not_while_a_build_waits(build, drif
     table = build(declared("vamana", **ASKS))
     table.append(builds.rows(range(60, 90)))
     table.delete("id < 7")
-    assert expect_due_build(declared("vamana", **ASKS)).asks == f"83 rows, {ABOVE}"
+    assert expect_due(declared("vamana", **ASKS)).asks == f"83 rows, {ABOVE}"
     done = refresh(table, declared("vamana", **ASKS), "without", postpones=True)
     assert (done["action"], done["rows_added"], done["rows_gone"]) == ("refresh", 30, 7)
     found = open_index(table, builds.INDEX)
@@ -47,3 +47,22 @@ def test_rows_are_found_and_deleted_ones_are_not_while_a_build_waits(build, drif
     assert refresh(table, declared("vamana", **ASKS), "then")["action"] == "none"
     table.append(builds.rows([90]))
     assert refresh(table, declared("vamana", **ASKS), "approved")["action"] == "build"
+
+
+def test_a_merge_that_has_to_be_approved_is_left_and_its_rows_are_found_in_a_delta(build, folder):
+    asks = {"build": {"approve_above": {"rows": 20}}, "refresh": {"min_rows": 1}}
+    table = build(declared("exact", **asks))
+    table.append(builds.rows(range(60, 85)))
+    expected = expect_due(declared("exact", **asks), force=True)
+    assert expected.asks == "25 rows, above build.approve_above.rows 20"
+    assert "refresh.delta_ratio" in expected.reason
+    before = set(shards(table))
+    done = refresh(table, declared("exact", **asks), "without", postpones=True)
+    assert (done["action"], done["rows_added"]) == ("refresh", 25)
+    assert before < set(shards(table))  # which stay, and a delta is beside them
+    asked = expect_build(declared("exact", **asks), overrides={"force": True})
+    assert asked.cost.rows == 85
+    assert "refresh.delta_ratio" in asked.reason
+    table.append(builds.rows([85]))
+    done = refresh(table, declared("exact", **asks), "approved")
+    assert {shard.kind for shard in shards(table).values()} == {"graph"}, done["reason"]

@@ -92,25 +92,25 @@ def test_after_approval_a_run_plans_again_and_asks_again_if_the_cost_grew_by_mor
 
 
 @pytest.mark.parametrize("kind", ["refresh", "maintain"])
-def test_a_refresh_goes_on_without_the_build_and_asks_for_it_beside(
-    dags, called, monkeypatch, kind
+@pytest.mark.parametrize("due", ["build", "refresh"])  # that merges or rebuilds, if it is one
+def test_a_refresh_goes_on_without_what_is_costly_and_asks_for_a_build_beside(
+    dags, called, monkeypatch, kind, due
 ):
     calls = []
 
     def plan(_, **given):
         calls.append(given)
-        action = "refresh" if given.get("postpones") else "build"
+        action = "refresh" if given.get("postpones") else due
         return PlanPointer(action=action, reason="r", table="t", plan=PLAN, run_id="r", groups=[])
 
     monkeypatch.setattr("puffin_ann.lifecycle.runs.refresh.plan_refresh", plan)
-    monkeypatch.setattr(
-        "puffin_ann.lifecycle.runs.expect_build.expect_due_build", lambda *_, **__: ASKED
-    )
+    monkeypatch.setattr("puffin_ann.lifecycle.runs.expect_build.expect_due", lambda *_, **__: ASKED)
     cleared = []
     monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.clear_staging", cleared.append)
     dag = dags[kind]
     planned = called(dag.get_task("plan"), {"run_id": "run", "params": {}})
     assert (planned["action"], planned["asks"]) == ("refresh", ABOVE)
+    assert [given.get("postpones", False) for given in calls] == [False, True]
     assert len(cleared) == 1
     assert dag.get_task("choose").python_callable(planned) == ["read_changes", "build_anew"]
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puffin_ann.declaration import ApprovalBounds
-from puffin_ann.lifecycle.policy.approval import BuildCost, why_ask, why_ask_again
+from puffin_ann.lifecycle.policy.approval import BuildCost, rework, why_ask, why_ask_again
 from puffin_ann.lifecycle.policy.decide import decide
 from puffin_ann.lifecycle.policy.decision import Drift
 from tests.support.index_states import NOW, change, declared, delta, graph, state
@@ -58,6 +58,30 @@ def test_while_a_build_waits_the_index_follows_by_masks_and_deltas_alone():
     assert decision.delta is not None
     assert {shard.action for shard in decision.shards if shard.kind == "graph"} <= {"mask", "remap"}
     assert decide(DRIFTED, change(), declared(), now_ms=NOW, postpones=True).action == "none"
+
+
+def test_what_merges_and_rebuilds_cost_is_asked_about_and_masks_and_deltas_are_not():
+    merging = decide(state(), change(rows_added=8000), declared(), now_ms=NOW)
+    assert merging.merges
+    cost = rework(merging)
+    assert cost.rows == 8000
+    assert cost.bytes >= sum(shard.all_bytes for shard in state().shards)
+    assert 0 < cost.seconds < merging.seconds
+    worn = state(graph(0, tombstones=20_000), graph(1))
+    rebuilding = decide(worn, change(live=80_000), declared(), now_ms=NOW, maintenance=True)
+    assert rework(rebuilding).rows == 30_000
+    nothing = BuildCost(rows=0, bytes=0, seconds=0.0)
+    for found in (change(rows_added=3000, rows_gone=50), change(rows_added=8000, rows_gone=50)):
+        waits = decide(state(), found, declared(), now_ms=NOW, postpones=True)
+        assert (waits.action, waits.delta is None, rework(waits)) == ("refresh", False, nothing)
+
+
+def test_what_cannot_be_read_is_made_again_without_asking():
+    damaged = state(unreadable={0: "its file is gone"})
+    lost = change(rows_lost=50_000)
+    decision = decide(damaged, lost, declared(), now_ms=NOW)
+    assert [shard.action for shard in decision.shards if shard.shard_id == 0] == ["rebuild"]
+    assert rework(decision).rows == 0
 
 
 def test_what_no_mask_nor_delta_can_follow_waits_for_the_build():
