@@ -5,12 +5,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import Table
-from pyiceberg.types import NestedField
 
 from puffin_ann.declaration import CENTROID
 from puffin_ann.errors import ColumnNotFoundError, QueryError
@@ -20,6 +18,7 @@ from puffin_ann.lake.catalog.tables import snapshot as find_snapshot
 from puffin_ann.lake.read.columns import DataFile
 from puffin_ann.lake.read.row_vectors import RowVectorReader
 from puffin_ann.lake.read.vector_column import VectorColumn, vector_column
+from puffin_ann.search.answers import Answers
 from puffin_ann.search.brute_force import Scan
 from puffin_ann.search.cache.local_cache import CacheStatistics, LocalCache
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
@@ -29,21 +28,13 @@ from puffin_ann.search.explain.recorder import Recorder, enter, recording
 from puffin_ann.search.explained import explained
 from puffin_ann.search.failover import Serving, tell_lost_cells
 from puffin_ann.search.files.tier import FileTier
-from puffin_ann.search.included.answers import RowPlaces, kept_values
 from puffin_ann.search.included.kept_columns import KeptColumns
 from puffin_ann.search.index_version import IndexVersion
-from puffin_ann.search.merge import Merged, Source, in_shards, keys_of, merge
-from puffin_ann.search.query_checks import (
-    Freshness,
-    checked_distance,
-    checked_freshness,
-    checked_queries,
-    checked_stale_policy,
-    heed_scan,
-    require_products,
-)
+from puffin_ann.search.merge import merge
+from puffin_ann.search.questions.checks import Freshness, checked_distance, require_products
+from puffin_ann.search.questions.question import Question
 from puffin_ann.search.range_search import pairs_within, scan_parts
-from puffin_ann.search.results import SearchReport, answer_table, check_columns, strings_of
+from puffin_ann.search.results import SearchReport
 from puffin_ann.search.shards.tier import ShardTier
 from puffin_ann.search.snapshot_view import SnapshotView
 from puffin_ann.settings import CacheMode, StalePolicy
@@ -166,34 +157,44 @@ class Index:
             StaleIndexError: rows are not in the index, and `stale_policy` is `fail`.
         """
         recorder = Recorder() if explain else None
-        batch = checked_queries(queries, self.dimension, self.name)
-        check_columns(columns)
-        checked_freshness(freshness)
-        policy = self.stale_policy if stale_policy is None else stale_policy
-        checked_stale_policy(policy)
+        question = self._question(queries, columns, freshness, stale_policy, allow_fewer)
         for name, value in (("width", width), ("probe_partitions", probe_partitions)):
             if value is not None and value < 1:
                 raise QueryError(f"{name} is {value}; it must be at least 1")
 
         def answer(index: Index) -> pa.Table:
             allowed = index._allowed(where)
-            index._heed(policy, freshness, allowed)
+            question.heed(index.view, allowed, index.name, name_of(index.table))
             enter("search the index")
-            wanted = index._checked_k(k, allow_fewer, freshness, allowed)
-            found = index._nearest(
-                batch, wanted, columns, exhaustive, freshness, width, probe_partitions, allowed
-            )
+            wanted = question.checked_k(k, index.view, allowed)
+            found = index._nearest(question, wanted, exhaustive, width, probe_partitions, allowed)
             enter("make the answer")
-            if len(found) < len(batch) * wanted and not allow_fewer:
-                # Rows that are compared with the query may turn out to hold no vector.
-                raise index._too_few(k, len(found) // len(batch), allowed, "hold vectors")
+            question.check_found(k, wanted, len(found), index.view, allowed)
             if index.metric == "ip":
                 require_products(found)
             return found
 
         if recorder is None:
             return self._serving.by(self, answer)
-        return self._explained(answer, recorder, columns, freshness)
+        return self._explained(answer, recorder, question)
+
+    def _question(
+        self,
+        queries: ArrayLike,
+        columns: Sequence[str],
+        freshness: Freshness,
+        stale_policy: StalePolicy | None,
+        allow_fewer: bool = False,
+    ) -> Question:
+        return Question.checked(
+            queries,
+            self.dimension,
+            self.name,
+            columns=columns,
+            freshness=freshness,
+            policy=self.stale_policy if stale_policy is None else stale_policy,
+            allow_fewer=allow_fewer,
+        )
 
     def _allowed(self, where: Where) -> AllowedRows | None:
         """Return the rows that a condition lets be answered; None if it is none, or true of all."""
@@ -205,15 +206,14 @@ class Index:
 
     def _nearest(
         self,
-        batch: NDArray[np.float32],
+        question: Question,
         k: int,
-        columns: Sequence[str],
         exhaustive: bool,
-        freshness: Freshness,
         width: int | None,
         probe_partitions: int | None,
         allowed: AllowedRows | None,
     ) -> pa.Table:
+        batch = question.batch
         before, table_before = self._ranges_read, self._table_read
         if self._files is not None:
             source, probed = self._files.search(
@@ -227,7 +227,7 @@ class Index:
                 batch, k, width=width, probe_partitions=probe_partitions, allowed=allowed
             )
         by_ranges = self._ranges_read - before
-        scanned = self._rows_to_scan(freshness, allowed)
+        scanned = question.rows_to_scan(self.view, allowed)
         if scanned:
             enter("scan rows outside the index")
             only = None if allowed is None else allowed.scanned
@@ -235,7 +235,7 @@ class Index:
         enter("merge answers")
         table_bytes = self._table_read - table_before
         report = self._report(probed, scanned, by_ranges, table_bytes, allowed)
-        return self._answer(merge(sources, k), sources, columns, report)
+        return self._answers.of_nearest(merge(sources, k), sources, question.columns, report)
 
     def within(
         self,
@@ -271,29 +271,24 @@ class Index:
             StaleIndexError: rows are not in the index, and `stale_policy` is `fail`.
         """
         recorder = Recorder() if explain else None
-        batch = checked_queries(queries, self.dimension, self.name)
-        check_columns(columns)
-        checked_freshness(freshness)
-        policy = self.stale_policy if stale_policy is None else stale_policy
-        checked_stale_policy(policy)
+        question = self._question(queries, columns, freshness, stale_policy)
         limit = checked_distance(distance)
 
         def answer(index: Index) -> pa.Table:
             allowed = index._allowed(where)
-            index._heed(policy, freshness, allowed)
+            question.heed(index.view, allowed, index.name, name_of(index.table))
             enter("compare rows")
-            return index._within(batch, limit, columns, freshness, allowed)
+            return index._within(question, limit, allowed)
 
         if recorder is None:
             return self._serving.by(self, answer)
-        return self._explained(answer, recorder, columns, freshness)
+        return self._explained(answer, recorder, question)
 
     def _explained(
         self,
         answer: Callable[["Index"], pa.Table],
         recorder: Recorder,
-        columns: Sequence[str],
-        freshness: Freshness,
+        question: Question,
     ) -> pa.Table:
         """Return answers whose report tells how they were found."""
 
@@ -314,70 +309,27 @@ class Index:
             serving.version,
             serving.view,
             opening,
-            columns=columns,
-            rows_left_out=serving.view.rows_to_scan if freshness == "indexed" else 0,
+            columns=question.columns,
+            rows_left_out=serving.view.rows_to_scan if question.freshness == "indexed" else 0,
             bytes_brought=self.cache.statistics.filled_bytes - brought,
             bytes_included=serving._kept.bytes_read - (included if serving is first else 0),
         )
 
-    def _within(
-        self,
-        batch: NDArray[np.float32],
-        limit: float,
-        columns: Sequence[str],
-        freshness: Freshness,
-        allowed: AllowedRows | None,
-    ) -> pa.Table:
+    def _within(self, question: Question, limit: float, allowed: AllowedRows | None) -> pa.Table:
+        batch = question.batch
         tier = self._shards if self._files is None else self._files
         before = self._table_read
         parts = tier.parts_within(batch, limit, allowed)
-        scanned = self._rows_to_scan(freshness, allowed)
+        scanned = question.rows_to_scan(self.view, allowed)
         if scanned:
             only = None if allowed is None else allowed.scanned
             batches = self._scan.batches(self.dimension, only)
             parts = chain(parts, scan_parts(batches, len(batch)))
         query, rank, distances, keys, probed = pairs_within(batch, limit, self.metric, parts)
-        enter("fetch columns" if columns else "make the answer")
+        enter("make the answer")
         table_bytes = self._table_read - before
         report = self._report(probed, scanned, table_bytes=table_bytes, allowed=allowed)
-        return answer_table(
-            self.table, self._paths, self.view.sizes, query, rank, distances, keys, columns, report
-        )
-
-    def _rows_to_scan(self, freshness: Freshness, allowed: AllowedRows | None) -> int:
-        """Return how many rows outside the index are compared."""
-        if freshness == "indexed":
-            return 0
-        return self.view.rows_to_scan if allowed is None else allowed.rows_to_scan
-
-    def _heed(self, policy: StalePolicy, freshness: Freshness, allowed: AllowedRows | None) -> None:
-        """Warn of rows that are scanned, or refuse to, as a policy says."""
-        rows = self._rows_to_scan(freshness, allowed)
-        if rows:
-            files = len(self.view.scanned if allowed is None else allowed.scanned)
-            snapshot_id = self.view.snapshot_id
-            heed_scan(policy, self.name, name_of(self.table), snapshot_id, rows, files)
-
-    def _checked_k(
-        self, k: int, allow_fewer: bool, freshness: Freshness, allowed: AllowedRows | None
-    ) -> int:
-        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-            raise QueryError(f"k is {k!r}; it must be a whole number of at least 1")
-        live = self.view.rows_answered if allowed is None else allowed.rows_answered
-        live += self._rows_to_scan(freshness, allowed)
-        if k > live and not allow_fewer:
-            raise self._too_few(k, live, allowed, "are live")
-        return max(1, min(int(k), live))
-
-    def _too_few(self, k: int, rows: int, allowed: AllowedRows | None, what: str) -> QueryError:
-        least = f"ask for at most {rows}, or " if rows else ""
-        if allowed is not None:
-            too = " and hold vectors" if what == "hold vectors" else ""
-            what = f"satisfy the condition {allowed.condition.text!r}{too}"
-        return QueryError(
-            f"k is {k}, but only {rows} rows {what} in snapshot {self.view.snapshot_id}; {least}"
-            "pass allow_fewer=True, --allow-fewer on the command line, to get those there are"
-        )
+        return self._answers.of_rows(query, rank, distances, keys, question.columns, report)
 
     @property
     def damaged_shards(self) -> frozenset[int]:
@@ -487,48 +439,6 @@ class Index:
             damaged=(*self.damage, *lost_cells, *self._kept.damage),
         )
 
-    def _answer(
-        self,
-        merged: Merged,
-        sources: Sequence[Source],
-        columns: Sequence[str],
-        report: SearchReport,
-    ) -> pa.Table:
-        there = merged.sources >= 0
-        query, rank = np.nonzero(there)
-        keys = keys_of(sources, merged.sources[there], merged.ordinals[there])
-        distances = merged.distances[there]
-        rank += 1
-
-        def kept(fields: Sequence[NestedField]) -> tuple[NDArray[np.bool_], pa.Table]:
-            shards = in_shards(sources, merged.sources[there], merged.ordinals[there])
-            locators = np.stack([self._file_ids[keys[0]], keys[1], keys[2]])
-            return kept_values(self._kept, fields, RowPlaces(*shards, locators))
-
-        if columns:
-            enter("fetch columns")
-        return answer_table(
-            self.table,
-            self._paths,
-            self.view.sizes,
-            query,
-            rank,
-            distances,
-            keys,
-            columns,
-            report,
-            kept if columns and self._kept.blobs else None,
-        )
-
     @cached_property
-    def _file_ids(self) -> NDArray[np.int64]:
-        """(files,) int64, ids of the data files, by rank; -1 of those that are not covered."""
-        ranks = self.view.rank_of_file_id
-        found = np.full(len(self.view.files), -1, np.int64)
-        found[ranks.ranks] = ranks.file_ids
-        return found
-
-    @cached_property
-    def _paths(self) -> pa.StringArray:
-        """Of the data files, by rank."""
-        return strings_of(self.view.files)
+    def _answers(self) -> Answers:
+        return Answers(self.table, self.view, self._kept)

@@ -1,0 +1,89 @@
+"""Answers of one version of an index as tables, their columns from wherever they are."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyiceberg.table import Table
+from pyiceberg.types import NestedField
+
+from puffin_ann.search.explain.recorder import enter
+from puffin_ann.search.included.answers import RowPlaces, kept_values
+from puffin_ann.search.included.kept_columns import KeptColumns
+from puffin_ann.search.merge import Merged, Source, in_shards, keys_of
+from puffin_ann.search.results import Kept, SearchReport, answer_table, strings_of
+from puffin_ann.search.snapshot_view import SnapshotView
+
+
+class Answers:
+    """Makes tables of rows found.
+
+    Args:
+        table: of the rows.
+        view: the version that answers, against the snapshot.
+        kept: values of columns that the version keeps.
+    """
+
+    def __init__(self, table: Table, view: SnapshotView, kept: KeptColumns) -> None:
+        self._table, self._view, self._kept = table, view, kept
+
+    def of_nearest(
+        self,
+        merged: Merged,
+        sources: Sequence[Source],
+        columns: Sequence[str],
+        report: SearchReport,
+    ) -> pa.Table:
+        """Return the best of all sources, by query and rank.
+
+        Args:
+            merged: the best.
+            sources: that found them.
+            columns: of the table, to fetch; none is read of it for rows that the index has them of.
+            report: of the answer.
+        """
+        there = merged.sources >= 0
+        query, rank = np.nonzero(there)
+        keys = keys_of(sources, merged.sources[there], merged.ordinals[there])
+        rank += 1
+
+        def kept(fields: Sequence[NestedField]) -> tuple[NDArray[np.bool_], pa.Table]:
+            shards = in_shards(sources, merged.sources[there], merged.ordinals[there])
+            locators = np.stack([self._file_ids[keys[0]], keys[1], keys[2]])
+            return kept_values(self._kept, fields, RowPlaces(*shards, locators))
+
+        has_kept = kept if columns and self._kept.blobs else None
+        return self.of_rows(query, rank, merged.distances[there], keys, columns, report, has_kept)
+
+    def of_rows(
+        self,
+        query: NDArray[np.int64],
+        rank: NDArray[np.int64],
+        distances: NDArray[np.float32],
+        keys: NDArray[np.int64],
+        columns: Sequence[str],
+        report: SearchReport,
+        kept: Kept | None = None,
+    ) -> pa.Table:
+        """Return rows as they are given; see `answer_table`."""
+        if columns:
+            enter("fetch columns")
+        return answer_table(
+            self._table, self._paths, self._view.sizes, query, rank, distances, keys, columns,
+            report, kept,
+        )  # fmt: skip
+
+    @cached_property
+    def _file_ids(self) -> NDArray[np.int64]:
+        """(files,) int64, ids of the data files, by rank; -1 of those that are not covered."""
+        ranks = self._view.rank_of_file_id
+        found = np.full(len(self._view.files), -1, np.int64)
+        found[ranks.ranks] = ranks.file_ids
+        return found
+
+    @cached_property
+    def _paths(self) -> pa.StringArray:
+        """Of the data files, by rank."""
+        return strings_of(self._view.files)

@@ -1,0 +1,150 @@
+"""What is asked of an index, whichever of its versions answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from puffin_ann.errors import QueryError
+from puffin_ann.search.conditions.allowed_rows import AllowedRows
+from puffin_ann.search.questions.checks import (
+    Freshness,
+    checked_freshness,
+    checked_queries,
+    checked_stale_policy,
+    heed_scan,
+)
+from puffin_ann.search.results import check_columns
+from puffin_ann.search.snapshot_view import SnapshotView
+from puffin_ann.settings import StalePolicy
+
+
+@dataclass(frozen=True)
+class Question:
+    """Queries, and what holds of the rows that answer them.
+
+    Attributes:
+        batch: (q, d) float32, finite.
+        columns: of the table, to fetch for the rows found.
+        freshness: whether live rows that the index does not cover are compared.
+        policy: what becomes of a search that would compare such rows.
+        allow_fewer: whether fewer rows may be answered than asked for.
+    """
+
+    batch: NDArray[np.float32]
+    columns: Sequence[str]
+    freshness: Freshness
+    policy: StalePolicy
+    allow_fewer: bool = False
+
+    @classmethod
+    def checked(
+        cls,
+        queries: ArrayLike,
+        dimension: int,
+        index: str,
+        *,
+        columns: Sequence[str],
+        freshness: Freshness,
+        policy: StalePolicy,
+        allow_fewer: bool = False,
+    ) -> "Question":
+        """Return a question of what was given.
+
+        Args:
+            queries: (q, dimension) or (dimension,), finite numbers.
+            dimension: numbers in a vector of the index.
+            index: its name.
+            columns: see above, as are those below.
+            freshness: see above.
+            policy: see above.
+            allow_fewer: see above.
+
+        Raises:
+            QueryError: it cannot be asked.
+        """
+        batch = checked_queries(queries, dimension, index)
+        check_columns(columns)
+        checked_freshness(freshness)
+        checked_stale_policy(policy)
+        return cls(batch, columns, freshness, policy, allow_fewer)
+
+    def rows_to_scan(self, view: SnapshotView, allowed: AllowedRows | None) -> int:
+        """Return how many rows outside the index are compared.
+
+        Args:
+            view: the version that answers, against the snapshot.
+            allowed: the only rows that may be answered; None means all.
+        """
+        if self.freshness == "indexed":
+            return 0
+        return view.rows_to_scan if allowed is None else allowed.rows_to_scan
+
+    def heed(self, view: SnapshotView, allowed: AllowedRows | None, index: str, table: str) -> None:
+        """Warn of rows that are scanned, or refuse to, as the policy says.
+
+        Args:
+            view: as for `rows_to_scan`.
+            allowed: as for `rows_to_scan`.
+            index: its name.
+            table: its name.
+
+        Raises:
+            StaleIndexError: they must not be.
+        """
+        rows = self.rows_to_scan(view, allowed)
+        if rows:
+            files = len(view.scanned if allowed is None else allowed.scanned)
+            heed_scan(self.policy, index, table, view.snapshot_id, rows, files)
+
+    def checked_k(self, k: int, view: SnapshotView, allowed: AllowedRows | None) -> int:
+        """Return how many neighbours to look for: k, or as many as there are.
+
+        Args:
+            k: asked for.
+            view: as for `rows_to_scan`.
+            allowed: as for `rows_to_scan`.
+
+        Raises:
+            QueryError: it is no number of rows, or fewer can be answered and must not be.
+        """
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+            raise QueryError(f"k is {k!r}; it must be a whole number of at least 1")
+        live = view.rows_answered if allowed is None else allowed.rows_answered
+        live += self.rows_to_scan(view, allowed)
+        if k > live and not self.allow_fewer:
+            what = "are live" if allowed is None else f"satisfy {_told(allowed)}"
+            raise _too_few(k, live, what, view)
+        return max(1, min(int(k), live))
+
+    def check_found(
+        self, k: int, wanted: int, found: int, view: SnapshotView, allowed: AllowedRows | None
+    ) -> None:
+        """Require as many rows as are wanted: such as are compared may turn out to hold no vector.
+
+        Args:
+            k: neighbours asked for.
+            wanted: neighbours looked for.
+            found: rows, of all queries.
+            view: as for `rows_to_scan`.
+            allowed: as for `rows_to_scan`.
+
+        Raises:
+            QueryError: there are fewer, and must not be.
+        """
+        if found < len(self.batch) * wanted and not self.allow_fewer:
+            also = "" if allowed is None else f"satisfy {_told(allowed)} and "
+            raise _too_few(k, found // len(self.batch), f"{also}hold vectors", view)
+
+
+def _told(allowed: AllowedRows) -> str:
+    return f"the condition {allowed.condition.text!r}"
+
+
+def _too_few(k: int, rows: int, what: str, view: SnapshotView) -> QueryError:
+    least = f"ask for at most {rows}, or " if rows else ""
+    return QueryError(
+        f"k is {k}, but only {rows} rows {what} in snapshot {view.snapshot_id}; {least}"
+        "pass allow_fewer=True, --allow-fewer on the command line, to get those there are"
+    )
