@@ -30,7 +30,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JVM)
 
 ENDS = pytest.StashKey[float]()
 UNIT = Path(__file__).parent / "unit"
-LONGEST = UNIT.with_name("integration") / "pages" / "test_pages.py"
+LONGEST = UNIT.with_name("integration") / "pages"
 
 # The first example of a test pays for imports and compiled kernels, on a machine that is often
 # shared; what takes too long is seen in the durations that pytest prints.
@@ -55,7 +55,7 @@ def pytest_collection_modifyitems(config, items):
 
     The many short unit tests come last: no process is at work then while the other has none left.
     """
-    items.sort(key=lambda item: (item.path != LONGEST, UNIT in item.path.parents))
+    items.sort(key=lambda item: (item.path.parent != LONGEST, UNIT in item.path.parents))
     if config.option.turn and items:
         first = items[zlib.crc32(config.option.turn.encode()) % len(items)].path
         at = next(number for number, item in enumerate(items) if item.path == first)

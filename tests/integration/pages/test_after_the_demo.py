@@ -1,9 +1,8 @@
-"""Commands and snippets of the README and of the documentation's pages do what the pages show."""
+"""Commands and snippets of pages that are read after `make demo` do what the pages show."""
 
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import demo
 import home
@@ -16,9 +15,6 @@ pytestmark = pytest.mark.slow
 
 AFTER_THE_DEMO = ("README.md", "docs/query.md", "docs/operate.md", "docs/capacity.md")
 """Read one after the other with the table of `make demo`, whose index is built in one process."""
-
-IN_AN_EMPTY_FOLDER = ("docs/first-index.md", "docs/runbook.md")
-"""Each makes all that it needs."""
 
 
 @pytest.fixture(scope="module")
@@ -44,18 +40,3 @@ def after_the_demo(tmp_path_factory):
 def test_a_page_is_read_after_the_demo(page, after_the_demo):
     folder, environment = after_the_demo
     run_page(ROOT / page, folder, environment)
-
-
-@pytest.mark.parametrize("page", IN_AN_EMPTY_FOLDER)
-def test_a_page_is_read_in_an_empty_folder(page, tmp_path):
-    (tmp_path / "include").symlink_to(ROOT / "include")
-    local = tmp_path / ".local"
-    local.mkdir()
-    environment = {
-        "HOME": str(tmp_path),
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "PUFFIN_ANN_CACHE_DIR": str(local / "cache"),
-        "PUFFIN_ANN_DECLARATIONS_DIR": "indexes",
-        "PYICEBERG_HOME": str(tmp_path),
-    }
-    run_page(ROOT / page, tmp_path, environment)
