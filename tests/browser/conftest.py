@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,14 +27,18 @@ def programs() -> tuple[str, str]:
 
 
 @pytest.fixture(scope="session")
-def cockpit(tmp_path_factory) -> Iterator[Cockpit]:
-    """Airflow below a path, which knows 30 indexes and runs nothing."""
-    server = Cockpit(tmp_path_factory.mktemp("cockpit") / "local")
-    try:
-        server.start(INDEXES)
-        yield server
-    finally:
-        server.stop()
+def cockpit() -> Iterator[Cockpit]:
+    """Airflow below a path, which knows 30 indexes and runs nothing.
+
+    The path of its folder is short: a picture shows where a declaration is.
+    """
+    with tempfile.TemporaryDirectory(prefix="airflow-") as folder:
+        server = Cockpit(Path(folder) / "local")
+        try:
+            server.start(INDEXES)
+            yield server
+        finally:
+            server.stop()
 
 
 @pytest.fixture(scope="session")

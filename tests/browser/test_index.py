@@ -23,7 +23,7 @@ def test_it_shows_what_the_index_is_made_of_and_what_is_due(browser):
     assert {"Recall", "Coverage", "Lag", "Bytes", "Shards and deltas", "The next refresh"} <= {
         *titles
     }
-    assert len(browser.all(".shards g")) == 6
+    assert len(browser.all(".bars g")) == 6 + 2  # shards, and versions
     assert len(browser.all("svg.chart polyline")) == 4
     assert browser.overflow() == (0, 0)
     assert len(browser.picture("cockpit-index")) < 200_000

@@ -8,12 +8,12 @@ import sys
 import time
 from datetime import UTC, datetime, timedelta
 
-from airflow.models import DagModel, DagRun, Variable
+from airflow.models import DagModel, DagRun, TaskInstance, Variable
 from airflow.models.dag import DagTag
 from airflow.utils.session import create_session
 from airflow.utils.types import DagRunType
 from pyiceberg.catalog import load_catalog
-from sqlalchemy import delete, update
+from sqlalchemy import delete, insert, update
 
 from puffin_ann.airflow.state.collect import look_at
 from puffin_ann.airflow.state.document import Limits, Point, StateDocument
@@ -36,6 +36,9 @@ SILENT = "there was no answer within 30 s"
 EVIL = "<script>document.title='run'</script>"
 TRIES_EVIL = 100
 """One of many indexes whose problem is no text to be shown as it is: no picture has so many."""
+
+FEW = 30
+"""Of more indexes than these every fourth has a silent catalog."""
 
 BUNDLE = "dags-folder"
 KINDS = ("build", "refresh", "maintain", "evaluate")
@@ -87,10 +90,18 @@ def overview(index: str, table: str, rows: int, *, lag: float = 0.0, coverage: f
         shard_count=len(shards),
         versions=(
             VersionOverview(
-                run_id="scheduled__1", at_ms=NOW_MS - HOUR_MS, rows=rows, coverage=coverage
+                run_id="scheduled__1",
+                at_ms=NOW_MS - HOUR_MS,
+                rows=rows,
+                coverage=coverage,
+                bytes_written=size // 80,
             ),
             VersionOverview(
-                run_id="manual__2", at_ms=NOW_MS - 26 * HOUR_MS, rows=rows - 900, coverage=0.981
+                run_id="manual__2",
+                at_ms=NOW_MS - 26 * HOUR_MS,
+                rows=rows - 900,
+                coverage=0.981,
+                bytes_written=size,
             ),
         ),
         runs=(RunRecord(run_id="scheduled__1", action="refresh", at_ms=NOW_MS - HOUR_MS),),
@@ -171,6 +182,27 @@ def add_dag(session, kind: str, index: str, next_hours: float | None = None) -> 
     return dag_id
 
 
+STAGES = {
+    "refresh": (
+        ("plan", 0.04),
+        ("read_changes", 0.45),
+        ("apply_changes", 0.41),
+        ("publish", 0.07),
+        ("report", 0.03),
+    ),
+    "maintain": (
+        ("guard", 0.02),
+        ("plan", 0.02),
+        ("read_changes", 0.16),
+        ("apply_changes", 0.68),
+        ("publish", 0.05),
+        ("report", 0.01),
+        ("clean", 0.06),
+    ),
+}
+"""Tasks of runs that have ended, each with its share of the time."""
+
+
 def add_run(session, dag_id: str, state: str, minutes: int, took: int = 90) -> None:
     began = datetime.now(UTC) - timedelta(minutes=minutes)
     run = DagRun(
@@ -184,11 +216,26 @@ def add_run(session, dag_id: str, state: str, minutes: int, took: int = 90) -> N
     if state in ("success", "failed"):
         run.end_date = began + timedelta(seconds=took)
     session.add(run)
+    session.flush()
+    for task_id, part in STAGES.get(dag_id.split("_")[1], ()) if run.end_date else ():
+        ended = began + timedelta(seconds=part * took)
+        values = {
+            "task_id": task_id,
+            "dag_id": dag_id,
+            "run_id": run.run_id,
+            "pool": "default_pool",
+            "state": "success",
+            "start_date": began,
+            "duration": part * took,
+        }
+        session.execute(insert(TaskInstance.__table__).values(values))
+        began = ended
 
 
 def seed(session, count: int) -> None:
     """Let it know so many indexes, the first of which are one of each state; no more are there."""
     session.execute(delete(Variable).where(Variable.key.startswith(PREFIX)))
+    session.execute(delete(TaskInstance))
     session.execute(delete(DagRun))
     # What is stale is not shown: that is all DAGs but those which are added, or found, below.
     session.execute(update(DagModel).values(is_stale=True))
@@ -213,7 +260,7 @@ def seed(session, count: int) -> None:
         index = f"team_{number % 9}_index_{number:03}"
         for kind in KINDS:
             add_run(session, add_dag(session, kind, index), "success", 60 + number)
-        silent = number % 4 == 0
+        silent = number % 4 == 0 and count > FEW
         problem = EVIL if number == TRIES_EVIL else SILENT
         told = document(index, *(("unreachable", problem) if silent else ("found",)))
         session.add(Variable(key=key_of(told.table, index), val=told.as_text()))

@@ -1,7 +1,8 @@
 """What a load of the page of all indexes takes who looks at it: elapsed time, over HTTP.
 
-`python -m tests.support.page_seconds` starts an API server of Airflow that knows 200 indexes, of
-which every fourth has a silent catalog, and loads the page as a browser that is logged in.
+Run as a program: `PYTHONPATH=include/local python -m tests.support.page_seconds`. It starts an API
+server of Airflow that knows 200 indexes, of which every fourth has a silent catalog, and loads the
+page as a browser that is logged in does.
 """
 
 import statistics

@@ -1,14 +1,15 @@
 """Pictures of figures, as SVG without styles of their own: the style sheet colours them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from puffin_ann.airflow.page.figures import count, size
+from puffin_ann.airflow.page.figures import count, share, size
 from puffin_ann.airflow.page.markup import Markup, element
-from puffin_ann.lifecycle.report.overview import ShardOverview
+from puffin_ann.lifecycle.report.overview import ShardOverview, VersionOverview
 
 SPARK_WIDTH, SPARK_HEIGHT = 72, 20
 CHART_WIDTH, CHART_HEIGHT = 320, 96
-SHARD_WIDTH, BAR, GAP = 640, 14, 6
+BARS_WIDTH, THICKNESS, GAP = 640, 14, 6
 
 
 def sparkline(values: Sequence[float | None], label: str, limit: float | None = None) -> Markup:
@@ -69,6 +70,27 @@ def _line(
     )
 
 
+@dataclass(frozen=True)
+class Bar:
+    """A bar with words at its end.
+
+    Attributes:
+        name: before it.
+        rows: it is as long as they are many.
+        told: behind it.
+        kind: class that the style sheet colours.
+        dead: rows at its end that no search answers.
+        more: what is told besides where one points at it.
+    """
+
+    name: str
+    rows: int
+    told: str
+    kind: str = "graph"
+    dead: int = 0
+    more: str = ""
+
+
 def shard_picture(shards: Sequence[ShardOverview], ages: Sequence[str]) -> Markup:
     """Return a bar for each shard and delta: as long as it has rows, its dead rows at the end.
 
@@ -76,55 +98,71 @@ def shard_picture(shards: Sequence[ShardOverview], ages: Sequence[str]) -> Marku
         shards: the largest first.
         ages: how old each is, in words.
     """
-    most = max((shard.rows for shard in shards), default=0) or 1
-    label, room = 92, SHARD_WIDTH - 92 - 290
+    bars = [
+        Bar(
+            name=f"{'delta' if shard.kind == 'delta' else 'shard'} {shard.shard_id}",
+            rows=shard.rows,
+            told=f"{count(shard.rows)} rows, {size(shard.bytes)}"
+            + (f", {count(shard.tombstones)} dead" if shard.tombstones else "")
+            + f" · {age}",
+            kind="delta" if shard.kind == "delta" else "graph",
+            dead=shard.tombstones,
+        )
+        for shard, age in zip(shards, ages, strict=True)
+    ]
+    return _bars(bars, "Rows of each shard and delta, dead rows among them")
+
+
+def version_picture(versions: Sequence[VersionOverview], ages: Sequence[str]) -> Markup:
+    """Return a bar for each version that can be searched: as long as it has rows.
+
+    Args:
+        versions: the newest first.
+        ages: how old each is, in words.
+    """
+    bars = [
+        Bar(
+            name=age,
+            rows=version.rows,
+            told=f"{count(version.rows)} rows, covers {share(version.coverage)}"
+            + (f", {size(version.bytes_written)} new" if version.bytes_written else ""),
+            more=f" by run {version.run_id}",
+        )
+        for version, age in zip(versions, ages, strict=True)
+    ]
+    return _bars(bars, "Rows of each version that can be searched")
+
+
+def _bars(bars: Sequence[Bar], label: str) -> Markup:
+    most = max((bar.rows for bar in bars), default=0) or 1
+    start, room = 92, BARS_WIDTH - 92 - 290
     parts = []
-    for number, (shard, age) in enumerate(zip(shards, ages, strict=True)):
-        top = number * (BAR + GAP)
-        long = max(2.0, shard.rows / most * room)
-        dead = shard.tombstones / shard.rows * long if shard.rows else 0.0
-        name = f"{'delta' if shard.kind == 'delta' else 'shard'} {shard.shard_id}"
-        told = f"{count(shard.rows)} rows, {size(shard.bytes)}"
-        more = f", {count(shard.tombstones)} dead" if shard.tombstones else ""
+    for number, bar in enumerate(bars):
+        top = number * (THICKNESS + GAP)
+        long = max(2.0, bar.rows / most * room)
+        dead = bar.dead / bar.rows * long if bar.rows else 0.0
+        end = start + long
         parts.append(
             element(
                 "g",
-                element("title", f"{name}: {told}{more}, {age}"),
-                element("text", name, x=0, y=top + 11, class_="name"),
-                element(
-                    "rect",
-                    x=label,
-                    y=top,
-                    width=round(long, 1),
-                    height=BAR,
-                    rx=3,
-                    class_="delta" if shard.kind == "delta" else "graph",
-                ),
-                element(
-                    "rect",
-                    x=round(label + long - dead, 1),
-                    y=top,
-                    width=round(dead, 1),
-                    height=BAR,
-                    class_="dead",
-                )
-                if dead
-                else None,
-                element(
-                    "text",
-                    f"{told}{more} · {age}",
-                    x=round(label + long + 8, 1),
-                    y=top + 11,
-                    class_="told",
-                ),
+                element("title", f"{bar.name}: {bar.told}{bar.more}"),
+                element("text", bar.name, x=0, y=top + 11, class_="name"),
+                _rect(start, top, long, bar.kind, rx=3),
+                _rect(end - dead, top, dead, "dead") if dead else None,
+                element("text", bar.told, x=round(end + 8, 1), y=top + 11, class_="told"),
             )
         )
-    height = len(shards) * (BAR + GAP)
     return element(
         "svg",
         *parts,
-        class_="shards",
+        class_="bars",
         role="img",
-        aria_label="Rows of each shard and delta, dead rows among them",
-        viewBox=f"0 0 {SHARD_WIDTH} {height}",
+        aria_label=label,
+        viewBox=f"0 0 {BARS_WIDTH} {len(bars) * (THICKNESS + GAP)}",
+    )
+
+
+def _rect(x: float, y: int, width: float, kind: str, rx: int | None = None) -> Markup:
+    return element(
+        "rect", x=round(x, 1), y=y, width=round(width, 1), height=THICKNESS, rx=rx, class_=kind
     )

@@ -291,16 +291,9 @@ def _took(run: Run) -> str:
 
 
 def _versions(found: IndexOverview, now_ms: int) -> Markup:
-    lines = [
-        element(
-            "li",
-            f"{figures.count(version.rows)} rows, covers {figures.share(version.coverage)}, "
-            f"{figures.ago(version.at_ms, now_ms)} ",
-            element("small", version.run_id),
-        )
-        for version in found.versions
-    ]
-    return _card("Versions that can be searched", element("ul", *lines))
+    ages = [figures.ago(version.at_ms, now_ms) for version in found.versions]
+    shown = charts.version_picture(found.versions, ages) if ages else element("p", "None.")
+    return _card("Versions that can be searched", shown)
 
 
 def _query(row: Row, found: IndexOverview) -> Markup | None:

@@ -45,12 +45,17 @@ class ShardOverview(_Told):
 
 
 class VersionOverview(_Told):
-    """One version that can be searched."""
+    """One version that can be searched.
+
+    Attributes:
+        bytes_written: new bytes of its blobs; the others are those of versions before it.
+    """
 
     run_id: str
     at_ms: int
     rows: int
     coverage: float
+    bytes_written: int = 0
 
 
 class NextRun(_Told):
@@ -264,6 +269,7 @@ def _versions(entries: Iterable[HistoryEntry]) -> Iterable[VersionOverview]:
                 at_ms=record.at_ms,
                 rows=record.rows,
                 coverage=entry.coverage,
+                bytes_written=record.bytes_written,
             )
 
 
