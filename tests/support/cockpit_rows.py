@@ -293,8 +293,8 @@ def documents() -> list[tuple[str, StateDocument | None]]:
 
 
 RUNS: tuple[tuple, ...] = (
-    ("ann_refresh_words", "success", 22),
     ("ann_maintain_words", "success", 300, 412),
+    ("ann_refresh_words", "success", 22),
     ("ann_refresh_articles", "success", 14),
     ("ann_refresh_reviews", "failed", 31),
     ("ann_build_images", "running", 3),

@@ -38,9 +38,10 @@ def _line(
     spread = (high - low) or max(abs(high), 1e-9)
     middle = (high + low) / 2
     edge = 3.0
+    scale = (height - 2 * edge) / spread
 
     def y(value: float) -> float:
-        return round(height / 2 - (value - middle) / spread * (height - 2 * edge), 1)
+        return round(height / 2 - (value - middle) * scale, 1)
 
     step = (width - 2 * edge) / max(len(values) - 1, 1)
     places = [

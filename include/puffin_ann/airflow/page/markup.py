@@ -1,5 +1,6 @@
 """HTML, made of elements: whatever is not an element itself is a text, and is escaped."""
 
+from functools import lru_cache
 from html import escape
 
 EMPTY = frozenset({"meta", "link", "input", "br"})
@@ -25,7 +26,7 @@ def element(name: str, /, *content: Content, **attributes: str | float | bool | 
             one without a value, False and None are left out.
     """
     given = "".join(
-        f" {_name(key)}" if value is True else f' {_name(key)}="{escape(str(value))}"'
+        f" {_name(key)}" if value is True else f' {_name(key)}="{_text(value)}"'
         for key, value in attributes.items()
         if value is not None and value is not False
     )
@@ -38,7 +39,7 @@ def joined(*content: Content) -> Markup:
     """Return elements and texts, one after another."""
     return Markup(
         "".join(
-            part if isinstance(part, Markup) else escape(str(part))
+            part if isinstance(part, Markup) else _text(part)
             for part in content
             if part is not None
         )
@@ -59,5 +60,11 @@ def page(title: str, *body: Content) -> str:
     return f"<!doctype html>\n{element('html', head, element('body', *body), lang='en')}\n"
 
 
+def _text(value: str | float) -> str:
+    """Return what is not an element as a text; a number has nothing to escape."""
+    return escape(value) if isinstance(value, str) else str(value)
+
+
+@lru_cache(maxsize=256)
 def _name(key: str) -> str:
     return key.rstrip("_").replace("_", "-")

@@ -139,7 +139,7 @@ def _declared(
     name: str, table: str, dags: dict[Kind, Dag], document: StateDocument | None, known: Known
 ) -> Row:
     ids = {dag.dag_id for dag in dags.values()}
-    ended = [run for dag_id, run in known.last.items() if dag_id in ids]
+    ended = [known.last[dag_id] for dag_id in sorted(ids & known.last.keys())]
     running = tuple(run for dag_id in sorted(ids) for run in known.running.get(dag_id, ()))
     failed = tuple(run for run in ended if run.state == "failed")
     asking = tuple(each for each in known.asking if each.dag_id in ids)
