@@ -47,6 +47,7 @@ FAMILIES: Mapping[str, Measure] = {
     "versions": _family("versions", "glove-100d"),
     "cold": _family("cold", "gloss-384d"),
     "columns": _family("columns", "gloss-384d"),
+    "conditions": _family("conditions", "glove-100d"),
     "memory": _family("memory", "glove-100d"),
     "centroids": _family("centroids"),
     "diff": _family("diff"),
@@ -55,6 +56,7 @@ QUICK: Mapping[str, Measure] = {
     "graphs-glove-20k": _family("graphs", "glove-20k"),
     "lists-glove-20k": _family("lists", "glove-20k"),
     "deleted-glove-20k": _family("deleted", "glove-20k"),
+    "conditions-glove-20k": _family("conditions", "glove-20k"),
     "insert-glove-20k": _family("insert", "glove-20k"),
     "refresh-glove-20k": _family("refresh", "glove-20k"),
 }

@@ -3,7 +3,7 @@
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +49,8 @@ def create_table(
     row_group_rows: int = ROW_GROUP_ROWS,
     location: str | None = None,
     name: str = NAME,
+    numbers: Mapping[str, NDArray[np.int64]] | None = None,
+    partitioned_by: str | None = None,
 ) -> "Table":
     """Write vectors to a table, with their numbers in column `id`, in several data files.
 
@@ -58,25 +60,33 @@ def create_table(
         row_group_rows: rows of a row group, at most.
         location: of the table, if it is to be elsewhere than in the warehouse.
         name: of the table, in namespace `vectors`.
+        numbers: further columns by name, (n,) int64 each.
+        partitioned_by: the one of them whose values partition the table; None: nothing does.
     """
     from pyiceberg.catalog import load_catalog
 
     catalog = load_catalog(CATALOG)
     catalog.create_namespace_if_not_exists("vectors")
     fields = [("id", pa.int64()), ("embedding", pa.list_(pa.float32()))]
-    schema = pa.schema([*fields, *([("text", pa.string())] if text else [])])
+    numbers = numbers or {}
+    fields += [("text", pa.string())] if text else []
+    schema = pa.schema([*fields, *((column, pa.int64()) for column in numbers)])
     table = catalog.create_table(
         f"vectors.{name}",
         schema=schema,
         location=location,
         properties={"write.parquet.row-group-limit": str(row_group_rows)},
     )
+    if partitioned_by is not None:
+        with table.update_spec() as spec:
+            spec.add_identity(partitioned_by)
     for part in np.array_split(np.arange(len(vectors)), FILES):
         values = pa.array(vectors[part].ravel())
         offsets = pa.array(np.arange(len(part) + 1, dtype=np.int32) * vectors.shape[1])
         lists = pa.ListArray.from_arrays(offsets, values)
         words = [pa.array([text[at] for at in part.tolist()])] if text else []
-        table.append(pa.table([pa.array(part), lists, *words], schema=schema))
+        others = [pa.array(values[part]) for values in numbers.values()]
+        table.append(pa.table([pa.array(part), lists, *words, *others], schema=schema))
     return table
 
 

@@ -1,0 +1,168 @@
+"""Peers of searches with a condition: LanceDB's prefilter, and faiss with a selector of ids."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from benchmarks.data import NEIGHBOURS
+
+Distances = NDArray[np.float32]
+WIDEST = 1000
+"""Efforts end here, whether the recall is reached or not."""
+REFINED = 2
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked: queries, a condition, and what is true.
+
+    Attributes:
+        queries: (q, d) float32.
+        where: the condition, as text.
+        allowed: (n,) bool, the rows that satisfy it.
+        farthest: (q, 1) float32, distance of the last true neighbour, and a little more.
+    """
+
+    queries: NDArray[np.float32]
+    where: str
+    allowed: NDArray[np.bool_]
+    farthest: Distances
+
+    def recall(self, distances: Distances) -> float:
+        """Return the share of answers that are as near as the true ones are."""
+        return float((distances <= self.farthest[: len(distances)]).mean())
+
+
+@dataclass(frozen=True)
+class Answered:
+    """How a peer answered: seconds a query, recall@10 and the setting that it took."""
+
+    seconds: float
+    recall: float
+    setting: str
+
+
+def least_effort(
+    asked: Asked,
+    search: Callable[[NDArray[np.float32], int], Distances],
+    target: float,
+    rounds: int,
+    what: str,
+) -> Answered:
+    """Raise the effort until the recall is reached, and time that effort."""
+    effort = NEIGHBOURS
+    while True:
+        recall = asked.recall(search(asked.queries, effort))
+        if recall >= target or effort >= WIDEST:
+            break
+        effort = min(WIDEST, round(effort * 1.5))
+    seconds = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        search(asked.queries, effort)
+        seconds.append((time.perf_counter() - began) / len(asked.queries))
+    return Answered(median(seconds), recall, f"{what} {effort}")
+
+
+class Lance:
+    """LanceDB: IVF_HNSW_SQ, scalar indexes on the columns of the conditions, prefilter, one a call.
+
+    Args:
+        vectors: (n, d) float32.
+        numbers: columns by name, (n,) int64.
+        folder: for its table.
+    """
+
+    def __init__(
+        self, vectors: NDArray[np.float32], numbers: dict[str, NDArray[np.int64]], folder: Path
+    ) -> None:
+        import lancedb
+
+        fixed = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
+        rows = pa.table({"id": np.arange(len(vectors)), "vector": fixed, **numbers})
+        self._table = lancedb.connect(str(folder / "lance")).create_table("rows", rows)
+        self._table.create_index(
+            metric="l2", vector_column_name="vector", index_type="IVF_HNSW_SQ", num_partitions=1
+        )
+        for column in numbers:
+            self._table.create_scalar_index(column, index_type="BTREE")
+
+    def answer(self, asked: Asked, target: float) -> Answered:
+        """Search at the least effort that reaches a recall."""
+
+        def search(queries: NDArray[np.float32], effort: int) -> Distances:
+            return np.stack([self._nearest(query, asked.where, effort) for query in queries])
+
+        return least_effort(asked, search, target, 1, "ef")
+
+    def _nearest(self, query: NDArray[np.float32], where: str, effort: int) -> Distances:
+        found = self._table.search(query).distance_type("l2").limit(NEIGHBOURS).nprobes(1)
+        # Distances are exact of what is refined: twice as many rows, no fewer than ef.
+        found = found.ef(max(effort, REFINED * NEIGHBOURS)).refine_factor(REFINED)
+        found = found.where(where, prefilter=True)
+        distances = found.select(["id", "_distance"]).to_arrow().column("_distance").to_numpy()
+        short = np.full(NEIGHBOURS - len(distances), np.inf, np.float32)
+        return np.append(np.sqrt(distances), short)
+
+
+class Faiss:
+    """faiss on one thread: IVF-Flat and HNSW-Flat, the rows allowed given by a bitmap.
+
+    Args:
+        vectors: (n, d) float32.
+    """
+
+    def __init__(self, vectors: NDArray[np.float32]) -> None:
+        import faiss
+
+        dimension = vectors.shape[1]
+        lists = int(4 * np.sqrt(len(vectors)))
+        self._quantizer = faiss.IndexFlatL2(dimension)
+        self._lists = faiss.IndexIVFFlat(self._quantizer, dimension, lists)
+        self._lists.train(vectors)
+        self._lists.add(vectors)
+        self._graph = faiss.IndexHNSWFlat(dimension, 16)
+        self._graph.hnsw.efConstruction = 200
+        self._graph.add(vectors)
+        faiss.omp_set_num_threads(1)
+
+    def answer(self, asked: Asked, target: float, rounds: int) -> Answered:
+        """Search both indexes at the least effort that reaches a recall; return the faster."""
+        import faiss
+
+        bitmap = np.packbits(asked.allowed, bitorder="little")
+        selector = faiss.IDSelectorBitmap(bitmap)
+
+        def searching(index: Any, given: Callable[[int], Any]) -> Callable[..., Distances]:
+            def search(queries: NDArray[np.float32], effort: int) -> Distances:
+                found, _ = index.search(queries, NEIGHBOURS, params=given(effort))
+                distances: Distances = np.sqrt(found)
+                return distances
+
+            return search
+
+        asks: Sequence[tuple[str, Callable[..., Distances]]] = (
+            (
+                "IVF nprobe",
+                searching(
+                    self._lists,
+                    lambda effort: faiss.SearchParametersIVF(sel=selector, nprobe=effort),
+                ),
+            ),
+            (
+                "HNSW efSearch",
+                searching(
+                    self._graph,
+                    lambda effort: faiss.SearchParametersHNSW(sel=selector, efSearch=effort),
+                ),
+            ),
+        )
+        found = [least_effort(asked, search, target, rounds, what) for what, search in asks]
+        return min(found, key=lambda one: (one.recall < target, one.seconds))
