@@ -34,6 +34,7 @@ class KeptConditions:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._by_key: OrderedDict[str, AllowedRows] = OrderedDict()
+        self._key_of_text: OrderedDict[tuple[int, str], str] = OrderedDict()
 
     def rows(
         self,
@@ -58,8 +59,18 @@ class KeptConditions:
             FormatError, EnvironmentProblemError: as `matching_rows`.
         """
         schema = schema_of_snapshot(table, view.snapshot_id)
+        # To read a text again takes longer than many a search; a schema never changes under its id.
+        text = (schema.schema_id, where) if isinstance(where, str) else None
+        known = None if text is None else self._known(text)
+        if known is not None:
+            _note(known, is_kept=True)
+            return known
         condition = read_condition(where, schema, name_of(table))
         with self._lock:
+            if text is not None:
+                self._key_of_text[text] = condition.key
+                while len(self._key_of_text) > MOST_CONDITIONS:
+                    self._key_of_text.popitem(last=False)
             found = self._by_key.get(condition.key)
             if found is not None:
                 self._by_key.move_to_end(condition.key)
@@ -73,6 +84,16 @@ class KeptConditions:
             while len(self._by_key) > MOST_CONDITIONS:
                 self._by_key.popitem(last=False)
         return made
+
+    def _known(self, text: tuple[int, str]) -> AllowedRows | None:
+        """Return the rows of a condition that was given as this text, by this schema, if kept."""
+        with self._lock:
+            key = self._key_of_text.get(text)
+            found = None if key is None else self._by_key.get(key)
+            if key is not None and found is not None:
+                self._key_of_text.move_to_end(text)
+                self._by_key.move_to_end(key)
+            return found
 
 
 def _matching(
