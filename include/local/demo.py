@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -101,7 +102,9 @@ def _show_progress(line: str, state: str, began: float) -> None:
         print(f"   {time.monotonic() - began:6.1f} s  {name}{suffix} {ended}", flush=True)
     found = LOGGED.search(line)
     if found:
-        print(f"             {found[1].split(' [', 1)[0].strip()[:170]}", flush=True)
+        told = found[1].split(" [", 1)[0]
+        print(textwrap.fill(told, 100, initial_indent=" " * 13, subsequent_indent=" " * 15))
+        sys.stdout.flush()
 
 
 def main() -> None:

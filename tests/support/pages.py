@@ -6,9 +6,9 @@
 | `yaml` or `python` with `title="FILE"` | written to that file |
 | `python` | run by itself; a `text` block right under it is what it prints |
 
-In what is shown as printed, `...` stands for whatever differs from run to run; spaces are compared
-as one. A comment `<!-- run` has commands that a reader need not see: what a page begins with, or
-breaks. Other blocks are not run.
+What a command exports stays for those below. In what is shown as printed, `...` stands for whatever
+differs from run to run; spaces are compared as one. A comment `<!-- run` has commands that a reader
+need not see: what a page begins with, or breaks. Other blocks are not run.
 """
 
 import os
@@ -83,6 +83,7 @@ def run_page(page: Path, folder: Path, environment: Mapping[str, str]) -> None:
     Raises:
         AssertionError: a command ends otherwise, or prints otherwise, than the page shows.
     """
+    environment = dict(environment)
     for block in blocks(page.read_text()):
         if block.title:
             file = folder / block.title
@@ -97,7 +98,11 @@ def run_page(page: Path, folder: Path, environment: Mapping[str, str]) -> None:
             shown = commands(block.text)
             assert shown, f"{page.name} has a console block without a command"
             for command in shown:
-                _run(["bash", "-c", command.line], command, folder, environment)
+                exported = command.line.removeprefix("export ").split("=")
+                if command.line.startswith("export "):
+                    environment[exported[0]] = exported[1].replace("$PWD", str(folder))
+                else:
+                    _run(["bash", "-c", command.line], command, folder, environment)
 
 
 def _run(

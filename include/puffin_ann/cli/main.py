@@ -5,13 +5,18 @@ imported, and some modules report an error of their own instead. So the interrup
 handler that is installed before anything else of the command line is imported.
 """
 
+import _thread
 import signal
 import sys
+import threading
 from types import FrameType
 
 from puffin_ann.errors import NotInstalledError
 from puffin_ann.extras import needing
 from puffin_ann.uncollected import uncollected
+
+AGAIN_AFTER = 0.05
+"""Seconds until an interrupt is raised again that came where Python drops exceptions."""
 
 INTERRUPTED = 130
 """Exit code of a command that was interrupted, as shells have it."""
@@ -28,6 +33,7 @@ def run() -> None:
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it may be ignored
         signal.signal(signal.SIGINT, interrupt)
+    told_before, sys.unraisablehook = sys.unraisablehook, _raise_again
     try:
         with uncollected(), needing("cli", "the command line"):
             from puffin_ann.cli.app import run as run_command
@@ -41,6 +47,21 @@ def run() -> None:
         if isinstance(error, KeyboardInterrupt) or (is_interrupted and not is_done):
             sys.exit(INTERRUPTED)
         raise
+    finally:
+        sys.unraisablehook = told_before
+
+
+def _raise_again(dropped: "sys.UnraisableHookArgs") -> None:
+    """Interrupt anew where an interrupt came in a finaliser, or in a callback of weak references.
+
+    Python tells of what is raised there and goes on; the command would run to its end.
+    """
+    if issubclass(dropped.exc_type, KeyboardInterrupt):
+        again = threading.Timer(AGAIN_AFTER, _thread.interrupt_main)
+        again.daemon = True
+        again.start()
+    else:
+        sys.__unraisablehook__(dropped)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,9 @@ def search(cli, *options: str) -> tuple[int, str, str]:
 
 
 def test_search_by_key_leaves_the_row_itself_out(cli, indexed):
-    code, out, _ = search(cli, "--key", "word=w5", "--k", "3", "--columns", "word,id", "--json")
+    code, out, _ = search(
+        cli, "--key", "word=w5", "--k", "3", *("--columns", "word", "--columns", "id"), "--json"
+    )
     found = json.loads(out)
     assert code == 0
     assert [row["rank"] for row in found["answers"]] == [1, 2, 3]

@@ -23,7 +23,6 @@ def test_a_page_is_read_in_an_empty_folder(page, tmp_path):
         "HOME": str(tmp_path),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PUFFIN_ANN_CACHE_DIR": str(local / "cache"),
-        "PUFFIN_ANN_DECLARATIONS_DIR": "indexes",
         "PYICEBERG_HOME": str(tmp_path),
     }
     run_page(ROOT / page, tmp_path, environment)

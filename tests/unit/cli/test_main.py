@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -76,6 +77,19 @@ def test_what_was_done_in_spite_of_an_interrupt_is_done(monkeypatch, default_han
     assert leaves_with(monkeypatch, command) == 0
 
 
+def test_an_interrupt_that_python_drops_comes_again(monkeypatch, default_handler):
+    class Dropped:
+        def __del__(self):
+            interrupted()
+
+    def command():
+        Dropped()
+        time.sleep(PATIENCE)
+        sys.exit(0)
+
+    assert leaves_with(monkeypatch, command) == 130
+
+
 def test_errors_without_an_interrupt_stay_what_they_are(monkeypatch, default_handler):
     def command():
         raise ValueError("of another kind")
@@ -92,6 +106,9 @@ def test_an_interrupt_while_modules_are_imported_ends_without_a_word(imported):
             break
     assert ended == (130, "", [])
 
+
+PATIENCE = 30.0
+"""Seconds; far more than anything here takes."""
 
 ATTEMPTS = 5
 TOO_LATE = (-signal.SIGINT, errors.CatalogUnavailableError.exit_code)

@@ -161,7 +161,7 @@ def _search(declaration: "IndexDeclaration", status: "IndexStatus") -> str | Non
     key = f"{declaration.key}={row}"
     columns = ",".join([str(declaration.key), *_texts(table, declaration.key)])
     say(f"nearest to {key}:")
-    search(declaration.table, declaration.name, key=[key], k=k, columns=columns)
+    search(declaration.table, declaration.name, key=[key], k=k, columns=[columns])
     words = ["puffin-ann", "search", declaration.table, declaration.name]
     few = ["--k", str(k)] if k < ANSWERS else []
     return shlex.join([*words, "--key", key, "--columns", columns, *few])

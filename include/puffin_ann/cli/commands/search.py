@@ -57,8 +57,12 @@ def search(
         ),
     ] = None,
     columns: Annotated[
-        str, typer.Option(help="Columns of the table to show, separated by commas.")
-    ] = "",
+        list[str] | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Columns of the table to show, separated by commas; may be given several times.",
+        ),
+    ] = None,
     snapshot: Annotated[
         int | None, typer.Option(help="Search the rows of this snapshot; default: the current.")
     ] = None,
@@ -139,7 +143,7 @@ def search(
         raise QueryError("give either --snapshot ID or --ref BRANCH_OR_TAG, not both")
     _check_within(within, k=k, width=width, probe_partitions=probe_partitions)
     k = 10 if k is None else k
-    wanted = _names(columns)
+    wanted = _names(columns or [])
     opened = open_index(table, index, snapshot, ref=ref, cache=cache, stale_policy=stale_policy)
     nearest = partial(
         opened.search,
@@ -198,8 +202,8 @@ def _check_within(within: float | None, **options: int | None) -> None:
             )
 
 
-def _names(columns: str) -> list[str]:
-    return [name.strip() for name in columns.split(",") if name.strip()]
+def _names(columns: list[str]) -> list[str]:
+    return [name.strip() for name in ",".join(columns).split(",") if name.strip()]
 
 
 def _search_keys(

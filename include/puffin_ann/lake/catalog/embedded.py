@@ -6,13 +6,16 @@ from pathlib import Path
 
 import yaml
 
+from puffin_ann.errors import EnvironmentProblemError
+
 CONFIGURATION = ".pyiceberg.yaml"
 
 
 def create_embedded(folder: Path, name: str) -> None:
     """Make a catalog in a folder, and describe it in the folder's `.pyiceberg.yaml`.
 
-    PyIceberg finds it where `PYICEBERG_HOME` names the folder. What is there already stays.
+    PyIceberg finds it where `PYICEBERG_HOME` names the folder. What is there already stays, other
+    catalogs that the file describes among it.
 
     Args:
         folder: made if it is not there.
@@ -20,6 +23,7 @@ def create_embedded(folder: Path, name: str) -> None:
 
     Raises:
         OSError: it cannot be made.
+        EnvironmentProblemError: the `.pyiceberg.yaml` that is there describes no catalogs.
     """
     folder = folder.resolve()
     (folder / "warehouse").mkdir(parents=True, exist_ok=True)
@@ -29,7 +33,22 @@ def create_embedded(folder: Path, name: str) -> None:
         "uri": f"sqlite:///{folder / 'catalog.db'}",
         "warehouse": f"file://{folder / 'warehouse'}",
     }
-    (folder / CONFIGURATION).write_text(yaml.safe_dump({"catalog": {name: described}}))
+    _describe(folder / CONFIGURATION, name, described)
+
+
+def _describe(file: Path, name: str, described: dict[str, str]) -> None:
+    """Have a file of PyIceberg's describe a catalog; written only where it does not yet."""
+    try:
+        found = yaml.safe_load(file.read_text()) if file.exists() else None
+    except yaml.YAMLError as error:
+        raise EnvironmentProblemError(f"{file} is not YAML: {error}; mend or remove it") from None
+    whole = {} if found is None else found
+    catalogs = whole.get("catalog") or {} if isinstance(whole, dict) else None
+    if not isinstance(catalogs, dict):
+        raise EnvironmentProblemError(f"{file} describes no catalogs; mend or remove it")
+    if catalogs.get(name) != described:
+        whole["catalog"] = {**catalogs, name: described}
+        file.write_text(yaml.safe_dump(whole))
 
 
 def create_database(path: Path) -> None:

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pydantic
@@ -17,11 +18,13 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.utils.config import Config
 
 from puffin_ann.errors import (
     CatalogUnavailableError,
     NotInstalledError,
     ObjectMissingError,
+    PuffinAnnError,
     SnapshotNotFoundError,
     TableNotFoundError,
     UnsupportedTableError,
@@ -184,7 +187,7 @@ def open_catalog(name: str) -> Catalog:
         CatalogUnavailableError: it is not configured, or does not answer.
     """
     try:
-        catalog = _connect(name)
+        catalog = _connect_as_described(name)
     except ValueError as error:
         _remember_configured(name)
         raise CatalogUnavailableError(
@@ -193,11 +196,40 @@ def open_catalog(name: str) -> Catalog:
         ) from shown_cause(error)
     except (catalog_errors.NotInstalledError, ModuleNotFoundError) as error:
         raise _not_installed(name, error) from None
+    except PuffinAnnError:
+        raise
     except Exception as error:
         _remember_configured(name)
         raise unavailable(name, error) from shown_cause(error)
     remember_secrets(catalog.properties)
     return catalog
+
+
+def _connect_as_described(name: str) -> Catalog:
+    """Connect to a catalog; one that is not known may have been described since we began."""
+    try:
+        return _connect(name)
+    except ValueError:
+        # PyIceberg reads its configuration when it is imported, and a triggerer runs for months.
+        catalogs._ENV_CONFIG = Config()
+        return _connect(name)
+
+
+def _require_database(name: str) -> None:
+    """Refuse an SQLite catalog whose file is away: PyIceberg would make an empty one in its place.
+
+    Raises:
+        CatalogUnavailableError: names the file.
+    """
+    uri = str(_configured(name).get("uri", ""))
+    path = uri.removeprefix("sqlite:///").partition("?")[0]
+    if not uri.startswith("sqlite:///") or path.startswith((":memory:", "file:")) or not path:
+        return
+    if not Path(path).exists():
+        raise CatalogUnavailableError(
+            f"catalog {name!r} is the SQLite file {path}, which is not there; put it back, or "
+            "correct the catalog's uri. The first table that PyIceberg makes in it makes the file"
+        )
 
 
 def file_io(name: str, location: str) -> FileIO:
@@ -253,12 +285,13 @@ def _remember_configured(name: str) -> None:
 
 
 def _configured(name: str) -> dict[str, Any]:
-    """Return what PyIceberg read of a catalog when it was imported; it reads its file but once."""
+    """Return what PyIceberg read of a catalog, when it was imported or `open_catalog` had it."""
     found: dict[str, Any] = catalogs._ENV_CONFIG.get_catalog_config(name) or {}
     return found
 
 
 def _connect(name: str) -> Catalog:
+    _require_database(name)
     if _speaks_http(name):
         limit_requests()
     catalog = ask_until_answered(lambda: load_catalog(name))

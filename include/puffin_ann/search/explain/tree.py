@@ -76,7 +76,8 @@ def _index(told: Explanation) -> Branch:
         return Branch(f"{told.algorithm}: {told.files_compared} data files compared")
     left_out = f", {told.shards_left_out} left out" if told.shards_left_out else ""
     shards = [Branch(_shard(way)) for way in told.shards]
-    return Branch(f"{told.algorithm}: {len(told.shards)} shards searched{left_out}", shards)
+    searched = f"{len(shards)} shard{'s' if len(shards) != 1 else ''} searched"
+    return Branch(f"{told.algorithm}: {searched}{left_out}", shards)
 
 
 def _shard(way: ShardWay) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyiceberg.catalog
 import pytest
+import yaml
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.utils.config import Config
 
@@ -43,6 +44,30 @@ def test_a_table_is_found_by_catalog_namespace_and_name(configured: SqlCatalog) 
     assert table.name() == ("demo", "words")
     assert name_of(table) == "lake.demo.words"
     assert load_table(table) is table
+
+
+def test_a_catalog_that_is_described_later_is_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, catalog: SqlCatalog
+) -> None:
+    monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
+    configure(monkeypatch)
+    tables.create(catalog)
+    with pytest.raises(CatalogUnavailableError, match="'lake' is not configured"):
+        load_table("lake.demo.words")
+    described = {name: catalog.properties[name] for name in ("uri", "warehouse")}
+    (tmp_path / ".pyiceberg.yaml").write_text(yaml.safe_dump({"catalog": {"lake": described}}))
+    assert load_table("lake.demo.words").name() == ("demo", "words")
+
+
+def test_a_catalog_whose_file_is_away_is_no_empty_catalog(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    away = tmp_path / "away.db"
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{away}")
+    configure(monkeypatch)
+    with pytest.raises(CatalogUnavailableError, match=r"away\.db, which is not there"):
+        load_table("lake.demo.words")
+    assert not away.exists()
 
 
 def test_a_table_is_loaded_again_over_the_connection_that_it_has(configured: SqlCatalog) -> None:

@@ -2,9 +2,11 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 import yaml
 from pyiceberg.catalog.sql import SqlCatalog
 
+from puffin_ann.errors import EnvironmentProblemError
 from puffin_ann.lake.catalog.embedded import create_embedded
 
 CATALOG = "local"
@@ -41,6 +43,30 @@ def test_a_database_that_is_there_stays_as_it_is(tmp_path):
     before = (tmp_path / "catalog.db").read_bytes()
     create_embedded(tmp_path, CATALOG)
     assert (tmp_path / "catalog.db").read_bytes() == before
+
+
+def test_other_catalogs_of_the_folder_stay(tmp_path):
+    mine = {"mine": {"type": "rest", "uri": "http://localhost"}}
+    described = tmp_path / ".pyiceberg.yaml"
+    described.write_text(yaml.safe_dump({"downcast": True, "catalog": mine}))
+    create_embedded(tmp_path, CATALOG)
+    written = described.read_text()
+    found = yaml.safe_load(written)
+    assert found["downcast"]
+    assert found["catalog"]["mine"] == mine["mine"]
+    catalog_of(tmp_path).create_namespace("there")
+    described.write_text(f"# ours\n{written}")
+    create_embedded(tmp_path, CATALOG)
+    assert described.read_text() == f"# ours\n{written}"
+
+
+@pytest.mark.parametrize("text", ["a: [", "catalog: none", "- catalog"])
+def test_a_description_that_is_none_stays_and_is_named(tmp_path, text):
+    described = tmp_path / ".pyiceberg.yaml"
+    described.write_text(text)
+    with pytest.raises(EnvironmentProblemError, match=r"(?s)\.pyiceberg\.yaml .* mend or remove it"):
+        create_embedded(tmp_path, CATALOG)
+    assert described.read_text() == text
 
 
 def test_a_folder_called_anything_is_found_again(tmp_path):
