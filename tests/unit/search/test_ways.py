@@ -19,7 +19,7 @@ def test_what_is_enough_is_what_brute_force_answers(seed, rows, k, share):
         ids = np.argsort(random.random((3, rows)), axis=1)
         excluded = random.random(rows) >= share
         found = ids[:, :many], distances[:, :many]
-        (kept, left), horizon = ways.sift(found, excluded, many, k)
+        (kept, left), horizon = ways.sift(found, excluded, many, k, ways.Sifted())
         assert not excluded[kept[kept >= 0]].any()
         assert (np.isinf(left) == (kept < 0)).all()
         assert (np.sort(left, axis=1) == left).all()
@@ -38,6 +38,28 @@ def test_few_queries_are_left_short_where_the_condition_is_independent(share):
     many = ways.wanted(10, share)
     drawn = np.random.default_rng(3).binomial(many, share, 4000)
     assert (drawn < 10).mean() < 0.05
+
+
+def test_rows_near_queries_tell_the_share_to_expect_and_who_asks_may_change():
+    sifted = ways.Sifted()
+    assert sifted.near(0.5) == 0.5
+    for allowed in (100, 0):
+        for _ in range(200):
+            sifted.add_rows(100, allowed)
+            sifted.add(np.ones(1, np.bool_))
+        assert abs(sifted.near(0.5) - allowed / 100) < 0.02
+        assert 0.0 < sifted.near(0.5) <= 1.0
+
+
+def test_where_to_sift_does_not_pay_one_query_of_many_is_sifted():
+    sifted = ways.Sifted()
+    turns = []
+    for _ in range(10 * ways.TRIED):
+        turns.append(sifted.take_turn(1))
+        if turns[-1]:
+            sifted.add(np.zeros(1, np.bool_))
+    assert sum(turns) == 10
+    assert sifted.take_turn(4 * ways.TRIED) == 4
 
 
 def test_a_condition_that_leaves_queries_short_is_expected_to_do_so_again():

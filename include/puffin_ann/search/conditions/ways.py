@@ -53,7 +53,14 @@ SPREAD = 2.0
 on the vectors: so many more rows are wanted that one query in forty is left short."""
 
 TRIED = 32
-"""Queries of a batch that are sifted first: they tell whether rows near them may be answered."""
+"""Queries of a batch that are sifted first: they tell whether rows near them may be answered. Where
+to sift does not pay, one of so many queries is sifted all the same, since others may ask now."""
+
+PRIOR = 64
+"""Rows that the share of all rows counts for, beside those that were seen near queries."""
+
+REMEMBERED = 4096
+"""Rows seen near queries after which what was seen before counts half: who asks may change."""
 
 
 def compared(rows: int, dimension: int, queries: int) -> float:
@@ -87,24 +94,48 @@ class Sifted:
     Attributes:
         queries: that were sifted.
         short: those of them near which too few rows may be answered.
+        seen: rows near the queries.
+        allowed: those of them that may be answered.
+        unasked: queries since that were not sifted.
     """
 
-    queries: int = 0
-    short: int = 0
+    queries: float = 0.0
+    short: float = 0.0
+    seen: float = 0.0
+    allowed: float = 0.0
+    unasked: int = 0
 
     @property
     def short_share(self) -> float:
         """Share of the next queries to expect short; little is known from few."""
         return (self.short + 1) / (self.queries + 8)
 
+    def near(self, share: float) -> float:
+        """Return the share of the rows near a query to expect, if so large a share is of all."""
+        return min(1.0, (self.allowed + PRIOR * share) / (self.seen + PRIOR))
+
     def add(self, enough: NDArray[np.bool_]) -> None:
         """Count queries, (q,) bool: whether each has enough rows."""
         self.queries += len(enough)
         self.short += len(enough) - int(np.count_nonzero(enough))
+        self.unasked = 0
+        if self.seen > REMEMBERED:
+            self.queries, self.short = self.queries / 2, self.short / 2
+            self.seen, self.allowed = self.seen / 2, self.allowed / 2
+
+    def add_rows(self, seen: int, allowed: int) -> None:
+        """Count rows seen near queries, and those that may be answered."""
+        self.seen += seen
+        self.allowed += allowed
+
+    def take_turn(self, queries: int) -> int:
+        """Return how many of some queries to sift although it does not pay."""
+        self.unasked += queries
+        return self.unasked // TRIED
 
 
 def sift(
-    found: Answers, excluded: NDArray[np.bool_], many: int, k: int
+    found: Answers, excluded: NDArray[np.bool_], many: int, k: int, sifted: Sifted
 ) -> tuple[Answers, NDArray[np.float32]]:
     """Leave the excluded rows out of the nearest ones of each query.
 
@@ -113,6 +144,7 @@ def sift(
         excluded: (n,) bool, by ordinal.
         many: rows that were asked for; fewer are all there are.
         k: answers to keep.
+        sifted: is told how many may be answered.
 
     Returns:
         The k nearest others, and (q,) float32, up to which distance the rows are all known.
@@ -122,7 +154,9 @@ def sift(
         return found, np.full(len(ids), np.inf, np.float32)
     is_all = (ids[:, -1] < 0) | (ids.shape[1] < many)
     horizon = np.where(is_all, np.float32(np.inf), distances[:, -1])
-    kept = (ids >= 0) & ~excluded[ids]
+    is_there = ids >= 0
+    kept = is_there & ~excluded[ids]
+    sifted.add_rows(int(np.count_nonzero(is_there)), int(np.count_nonzero(kept)))
     order = np.argsort(~kept, axis=1, kind="stable")[:, :k]
     kept = np.take_along_axis(kept, order, axis=1)
     ids = np.where(kept, np.take_along_axis(ids, order, axis=1), -1)

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from puffin_ann.search.conditions.ways import TRIED, Sifted
 from puffin_ann.search.merge import Source
 
-Sift = Callable[[NDArray[np.bool_]], tuple[list[Source], NDArray[np.bool_]]]
-"""(queries to sift, (q,) bool) -> sources of all queries, and which have enough, (q,) bool."""
+Sift = Callable[[NDArray[np.bool_], float], tuple[list[Source], NDArray[np.bool_]]]
+"""(queries to sift, (q,) bool, and the share of the rows near them to expect that may be answered)
+-> sources of all queries, and which have enough, (q,) bool."""
 
 
 def sift_first(
@@ -19,6 +20,7 @@ def sift_first(
     pays: Callable[[], bool],
     search: Callable[[NDArray[np.float32]], list[Source]],
     sifted: Sifted,
+    share: float,
 ) -> list[Source]:
     """Return the answers of each query, sifted where that pays and gives enough, else searched for.
 
@@ -28,15 +30,22 @@ def sift_first(
         pays: tells whether to sift is expected to cost least; asked again after a few queries.
         search: returns the answers of some queries otherwise.
         sifted: is told how the queries fared.
+        share: of all rows that may be answered.
     """
     sources: list[Source] = []
     left = np.ones(len(queries), np.bool_)
     for part in (slice(TRIED), slice(TRIED, None)):
-        if not left[part].any() or not pays():
+        if not left[part].any():
             break
+        expected = sifted.near(share)
+        if not pays():
+            # A few, as if nothing were known of the rows near them: others may ask now.
+            part, expected = slice(sifted.take_turn(len(queries)) if part.stop else 0), share
         asked = np.zeros(len(queries), np.bool_)
         asked[part] = True
-        found, enough = sift(asked)
+        if not asked.any():
+            break
+        found, enough = sift(asked, expected)
         sifted.add(enough[asked])
         enough &= asked
         sources += [_only(source, enough) for source in found]

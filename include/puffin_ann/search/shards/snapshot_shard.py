@@ -121,7 +121,7 @@ class SnapshotShard:
             Answers, and (q,) float32: no row that may be answered is nearer and not among them.
         """
         near = self.search(queries, many, widths, threads)
-        return ways.sift(near, self.allowed(allowed).excluded, many, k)
+        return ways.sift(near, self.allowed(allowed).excluded, many, k, allowed.sifted)
 
     def nearest(
         self,
@@ -181,7 +181,7 @@ class SnapshotShard:
     def _costs(self, allowed: AllowedRows, widths: NDArray[np.int64]) -> tuple[float, float]:
         """Return the seconds of a query, rows that may be answered compared or others masked."""
         count, queries = self.allowed(allowed).count, len(widths)
-        share = count / max(1, len(self.loaded.locators))
+        share = allowed.sifted.near(count / max(1, len(self.loaded.locators)))
         compared = ways.compared(count, self._dimension, queries)
         return compared, ways.masked(self._algorithm, float(widths.mean()), share, queries)
 

@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from time import perf_counter
 from typing import Any
 
@@ -165,18 +165,26 @@ class ShardTier:
         allowed: AllowedRows,
     ) -> tuple[list[Source], int]:
         """Answer as `search` does: sift near rows where that costs least, else search."""
-        share = min(1.0, allowed.rows_answered / max(1, self._version.vectors))
-        if not share:
+        of_all = min(1.0, allowed.rows_answered / max(1, self._version.vectors))
+        if not of_all:
             return self._search(queries, k, width, probe_partitions, allowed, by_ranges=False)
-        many = ways.wanted(k, share)
-        wide = min(max(width or self._routing.search_width, k) + many - k, WIDEST)
         shares = self.routes.nearest(
             queries, probe_partitions or self._routing.probe_partitions or 1
         )
-        widths = np.where(shares > 0.0, np.maximum(many, np.rint(shares * wide)), 0)
+        wide = max(width or self._routing.search_width, k)
         probed = [0]
 
-        def sift(asked: NDArray[np.bool_]) -> tuple[list[Source], NDArray[np.bool_]]:
+        def widths_among(share: float) -> tuple[int, NDArray[np.float32]]:
+            many = ways.wanted(k, share)
+            widths = np.rint(shares * min(wide + many - k, WIDEST))
+            return many, np.where(shares > 0.0, np.maximum(many, widths), 0)
+
+        def pays() -> bool:
+            share = allowed.sifted.near(of_all)
+            return self._pays(widths_among(share)[1], share, allowed)
+
+        def sift(asked: NDArray[np.bool_], share: float) -> tuple[list[Source], NDArray[np.bool_]]:
+            many, widths = widths_among(share)
             some = np.where(asked[:, None], widths, 0)
             probed.append(int(np.count_nonzero(some.any(axis=0))))
             horizons = np.full((len(self._routing.shards), len(queries)), np.inf, np.float32)
@@ -189,11 +197,16 @@ class ShardTier:
             probed.append(shards)
             return found
 
-        pays = partial(self._pays, widths, share, allowed)
-        return sift_first(queries, sift, pays, search, allowed.sifted), max(probed)
+        return sift_first(queries, sift, pays, search, allowed.sifted, of_all), max(probed)
 
     def _pays(self, widths: NDArray[np.number[Any]], share: float, allowed: AllowedRows) -> bool:
-        """Tell whether to sift is cheapest, with what becomes of queries that are left short."""
+        """Tell whether to sift is cheapest, with what becomes of queries that are left short.
+
+        Args:
+            widths: (q, shards), of the searches that are sifted.
+            share: of the rows near a query to expect that may be answered.
+            allowed: the rows that may be answered.
+        """
         if self.way is not None:
             return True
         routing, queries = self._routing, len(widths)

@@ -64,7 +64,9 @@ def test_other_catalogs_of_the_folder_stay(tmp_path):
 def test_a_description_that_is_none_stays_and_is_named(tmp_path, text):
     described = tmp_path / ".pyiceberg.yaml"
     described.write_text(text)
-    with pytest.raises(EnvironmentProblemError, match=r"(?s)\.pyiceberg\.yaml .* mend or remove it"):
+    with pytest.raises(
+        EnvironmentProblemError, match=r"(?s)\.pyiceberg\.yaml .* mend or remove it"
+    ):
         create_embedded(tmp_path, CATALOG)
     assert described.read_text() == text
 
