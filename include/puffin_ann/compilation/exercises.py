@@ -226,9 +226,18 @@ def _other_engines(folder: Path) -> None:
 
     # Rows blobs of format 1 have locators so, which no index built today has.
     unpack_varints(np.frombuffer(bytes(1), np.uint8), 1, "rows")
+    _sift()
     for algorithm in ("ivf_pq", "exact", "hnsw"):
         for metric in METRICS:
             _insert(algorithm, metric, folder / algorithm / metric)
+
+
+def _sift() -> None:
+    """Sift rows by a condition, which costs least where shards are larger than these."""
+    from puffin_ann.search.conditions import ways
+
+    found = np.array([[2, 0, -1]]), np.array([[0.5, 1.0, np.inf]], np.float32)
+    ways.sift(found, np.array([True, False, False]), 3, 1, ways.Sifted())
 
 
 EXERCISES: Mapping[str, Exercise] = {

@@ -1,4 +1,4 @@
-"""Merge answers that are each in order of their distance."""
+"""Merge answers that are each in order of their distance, or leave some out."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,3 +52,39 @@ def merge_ascending(
                 before = distances[line, places[line, place - 1]]
                 tied[line] |= distances[line, heads[best]] == before
             heads[best] += 1
+
+
+@kernel()
+def leave_out(
+    ids: NDArray[np.int64],
+    distances: NDArray[np.float32],
+    excluded: NDArray[np.bool_],
+    kept_ids: NDArray[np.int64],
+    kept_distances: NDArray[np.float32],
+) -> int:
+    """Write the first answers of each line that are not excluded; return how many are not, of all.
+
+    Args:
+        ids: `(q, w) int64`, below 0 where there is no answer, behind those there are.
+        distances: `(q, w) float32`.
+        excluded: `(n,) bool`, by id.
+        kept_ids: `(q, k) int64`, written: -1 where fewer are left.
+        kept_distances: `(q, k) float32`, written: infinity there.
+    """
+    allowed = 0
+    for line in range(len(ids)):
+        kept_ids[line] = -1
+        kept_distances[line] = np.inf
+        count = 0
+        for place in range(ids.shape[1]):
+            row = ids[line, place]
+            if row < 0:
+                break
+            if excluded[row]:
+                continue
+            allowed += 1
+            if count < kept_ids.shape[1]:
+                kept_ids[line, count] = row
+                kept_distances[line, count] = distances[line, place]
+                count += 1
+    return allowed

@@ -11,6 +11,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.core.kernels_merge import leave_out
 from puffin_ann.ann.core.types import Answers
 
 
@@ -54,7 +55,11 @@ on the vectors: so many more rows are wanted that one query in forty is left sho
 
 TRIED = 32
 """Queries of a batch that are sifted first: they tell whether rows near them may be answered. Where
-to sift does not pay, one of so many queries is sifted all the same, since others may ask now."""
+to sift does not pay but could, one of so many queries is sifted all the same: others may ask by
+now."""
+
+TRIED_SHARE = 0.5
+"""Share of the rows near them that is expected of these, or more: few rows tell as much as many."""
 
 PRIOR = 64
 """Rows that the share of all rows counts for, beside those that were seen near queries."""
@@ -154,14 +159,12 @@ def sift(
         return found, np.full(len(ids), np.inf, np.float32)
     is_all = (ids[:, -1] < 0) | (ids.shape[1] < many)
     horizon = np.where(is_all, np.float32(np.inf), distances[:, -1])
-    is_there = ids >= 0
-    kept = is_there & ~excluded[ids]
-    sifted.add_rows(int(np.count_nonzero(is_there)), int(np.count_nonzero(kept)))
-    order = np.argsort(~kept, axis=1, kind="stable")[:, :k]
-    kept = np.take_along_axis(kept, order, axis=1)
-    ids = np.where(kept, np.take_along_axis(ids, order, axis=1), -1)
-    near = np.take_along_axis(distances, order, axis=1)
-    return (ids, np.where(kept, near, np.float32(np.inf))), horizon
+    kept_ids = np.empty((len(ids), min(k, ids.shape[1])), np.int64)
+    kept = np.empty(kept_ids.shape, np.float32)
+    ids, distances = np.ascontiguousarray(ids), np.ascontiguousarray(distances)
+    count = leave_out(ids, distances, excluded, kept_ids, kept)
+    sifted.add_rows(int(np.count_nonzero(ids >= 0)), count)
+    return (kept_ids, kept), horizon
 
 
 def is_enough(

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.search.conditions.ways import TRIED, Sifted
+from puffin_ann.search.conditions.ways import TRIED, TRIED_SHARE, Sifted
 from puffin_ann.search.merge import Source
 
 Sift = Callable[[NDArray[np.bool_], float], tuple[list[Source], NDArray[np.bool_]]]
@@ -40,13 +40,16 @@ def sift_first(
         expected = sifted.near(share)
         if not pays():
             # A few, as if nothing were known of the rows near them: others may ask now.
-            part, expected = slice(sifted.take_turn(len(queries)) if part.stop else 0), share
+            part = slice(sifted.take_turn(len(queries)) if part.stop else 0)
+            expected = max(share, TRIED_SHARE)
         asked = np.zeros(len(queries), np.bool_)
         asked[part] = True
         if not asked.any():
             break
         found, enough = sift(asked, expected)
         sifted.add(enough[asked])
+        if enough.all() and asked.all():
+            return found
         enough &= asked
         sources += [_only(source, enough) for source in found]
         left &= ~enough

@@ -41,6 +41,11 @@ from puffin_ann.settings import CacheMode, settings
 
 log = logging.getLogger("puffin_ann")
 
+# Made once: functions that are made by each call would make what they are annotated with anew.
+Bools = NDArray[np.bool_]
+Vectors = NDArray[np.float32]
+Numbers = NDArray[np.floating[Any]]
+
 WIDEST = 1 << 31
 """A wider search finds no more: no shard has so many rows."""
 
@@ -166,58 +171,70 @@ class ShardTier:
     ) -> tuple[list[Source], int]:
         """Answer as `search` does: sift near rows where that costs least, else search."""
         of_all = min(1.0, allowed.rows_answered / max(1, self._version.vectors))
-        if not of_all:
+        wide = max(width or self._routing.search_width, k)
+        if not of_all or not self._may_pay(wide, of_all, allowed, len(queries)):
             return self._search(queries, k, width, probe_partitions, allowed, by_ranges=False)
         shares = self.routes.nearest(
             queries, probe_partitions or self._routing.probe_partitions or 1
         )
-        wide = max(width or self._routing.search_width, k)
         probed = [0]
 
-        def widths_among(share: float) -> tuple[int, NDArray[np.float32]]:
+        def widths_among(share: float) -> tuple[int, Numbers]:
             many = ways.wanted(k, share)
             widths = np.rint(shares * min(wide + many - k, WIDEST))
             return many, np.where(shares > 0.0, np.maximum(many, widths), 0)
 
         def pays() -> bool:
             share = allowed.sifted.near(of_all)
-            return self._pays(widths_among(share)[1], share, allowed)
+            widths = widths_among(share)[1].sum(axis=1)
+            return self._pays(float(widths.mean()), share, allowed, len(queries))
 
-        def sift(asked: NDArray[np.bool_], share: float) -> tuple[list[Source], NDArray[np.bool_]]:
+        def sift(asked: Bools, share: float) -> tuple[list[Source], Bools]:
             many, widths = widths_among(share)
-            some = np.where(asked[:, None], widths, 0)
+            some = widths if asked.all() else np.where(asked[:, None], widths, 0)
             probed.append(int(np.count_nonzero(some.any(axis=0))))
             horizons = np.full((len(self._routing.shards), len(queries)), np.inf, np.float32)
             found = self._probe(queries, k, some, allowed, (many, horizons))
             distances = np.concatenate([source.distances for source in found], axis=1)
             return found, ways.is_enough(distances, horizons.min(axis=0), k)
 
-        def search(left: NDArray[np.float32]) -> list[Source]:
+        def search(left: Vectors) -> list[Source]:
             found, shards = self._search(left, k, width, probe_partitions, allowed, by_ranges=False)
             probed.append(shards)
             return found
 
         return sift_first(queries, sift, pays, search, allowed.sifted, of_all), max(probed)
 
-    def _pays(self, widths: NDArray[np.number[Any]], share: float, allowed: AllowedRows) -> bool:
+    def _may_pay(self, wide: int, share: float, allowed: AllowedRows, queries: int) -> bool:
+        """Tell whether to sift could be cheapest, were all rows near the queries to be answered."""
+        if self.way is not None:
+            return True
+        sifted = ways.walked(self._routing.algorithm, wide, queries)
+        return sifted < self._otherwise(share, allowed, queries)
+
+    def _pays(self, width: float, share: float, allowed: AllowedRows, queries: int) -> bool:
         """Tell whether to sift is cheapest, with what becomes of queries that are left short.
 
         Args:
-            widths: (q, shards), of the searches that are sifted.
+            width: of the searches of a query that are sifted, together.
             share: of the rows near a query to expect that may be answered.
             allowed: the rows that may be answered.
+            queries: asked at once.
         """
         if self.way is not None:
             return True
-        routing, queries = self._routing, len(widths)
-        dimension, engine = routing.dimension, routing.algorithm
-        sifted = ways.walked(engine, float(widths.sum(axis=1).mean()), queries)
-        wide = routing.search_width * len(routing.graph_ids)
-        other = min(
-            ways.compared(allowed.rows_answered, dimension, queries),
-            ways.masked(engine, wide, share, queries),
-        )
+        sifted = ways.walked(self._routing.algorithm, width, queries)
+        other = self._otherwise(share, allowed, queries)
         return sifted + allowed.sifted.short_share * other < other
+
+    def _otherwise(self, share: float, allowed: AllowedRows, queries: int) -> float:
+        """Return the seconds of a query that is not sifted."""
+        routing = self._routing
+        wide = routing.search_width * len(routing.graph_ids)
+        return min(
+            ways.compared(allowed.rows_answered, routing.dimension, queries),
+            ways.masked(routing.algorithm, wide, share, queries),
+        )
 
     def exhaustive(
         self, queries: NDArray[np.float32], k: int, allowed: AllowedRows | None = None
