@@ -25,6 +25,7 @@ BLOCK = re.compile(
     r"|^<!-- run\n(?P<unseen>.*?)^-->$",
     re.M | re.S,
 )
+EXPORT = re.compile(r"export (\w+)=(\S+)")
 SECONDS = 300
 COMPILED = "WARNING puffin_ann.kernels: "
 COMPILED_LINE = re.compile(f"^{COMPILED}.*\n", re.M)
@@ -98,9 +99,9 @@ def run_page(page: Path, folder: Path, environment: Mapping[str, str]) -> None:
             shown = commands(block.text)
             assert shown, f"{page.name} has a console block without a command"
             for command in shown:
-                exported = command.line.removeprefix("export ").split("=")
-                if command.line.startswith("export "):
-                    environment[exported[0]] = exported[1].replace("$PWD", str(folder))
+                exported = EXPORT.fullmatch(command.line)
+                if exported:
+                    environment[exported[1]] = exported[2].replace("$PWD", str(folder))
                 else:
                     _run(["bash", "-c", command.line], command, folder, environment)
 
