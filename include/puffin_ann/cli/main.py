@@ -5,7 +5,6 @@ imported, and some modules report an error of their own instead. So the interrup
 handler that is installed before anything else of the command line is imported.
 """
 
-import _thread
 import signal
 import sys
 import threading
@@ -57,7 +56,8 @@ def _raise_again(dropped: "sys.UnraisableHookArgs") -> None:
     Python tells of what is raised there and goes on; the command would run to its end.
     """
     if issubclass(dropped.exc_type, KeyboardInterrupt):
-        again = threading.Timer(AGAIN_AFTER, _thread.interrupt_main)
+        main = threading.main_thread().ident  # a signal to it ends what it waits in, too
+        again = threading.Timer(AGAIN_AFTER, signal.pthread_kill, (main, signal.SIGINT))
         again.daemon = True
         again.start()
     else:
