@@ -1,6 +1,6 @@
 import numpy as np
 
-from puffin_ann.search.shards.router import FARTHEST_SHARE, NEAREST_SHARE, Router
+from puffin_ann.search.shards.routes import FARTHEST_SHARE, NEAREST_SHARE, Router
 
 
 def test_a_query_probes_the_shards_of_its_nearest_partitions():
