@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 from tests.support.browser import WIDE
@@ -24,9 +25,59 @@ def test_it_shows_what_the_index_is_made_of_and_what_is_due(browser):
         *titles
     }
     assert len(browser.all(".bars g")) == 6 + 2  # shards, and versions
-    assert len(browser.all("svg.chart polyline")) == 4
+    assert len(browser.all(".plot canvas")) == 4
     assert browser.overflow() == (0, 0)
     assert len(browser.picture("cockpit-index")) < 200_000
+
+
+INK = """
+const canvas = document.querySelector('.plot[data-column=' + arguments[0] + '] canvas');
+const { width, height } = canvas;
+const copy = new OffscreenCanvas(width, height).getContext('2d', { willReadFrequently: true });
+copy.drawImage(canvas, 0, 0);
+const { data } = copy.getImageData(0, 0, width, height);
+const probe = document.createElement('span');
+probe.style.color = 'var(--line)';
+document.body.append(probe);
+const wanted = getComputedStyle(probe).color.match(/\\d+/g).map(Number);
+probe.remove();
+let found = 0;
+for (let at = 0; at < data.length; at += 4) {
+  found += data[at + 3] > 200 && wanted.every((part, i) => Math.abs(data[at + i] - part) < 12);
+}
+return found;
+"""
+"""How many pixels of a picture have the colour that lines have in the theme of the page."""
+
+
+def test_each_figure_over_time_is_drawn_in_the_colours_of_the_theme(browser):
+    browser.open(WORDS)
+    columns = ("recall", "coverage", "lag", "bytes")
+    for theme in ("light", "dark"):
+        browser.run("document.documentElement.dataset.theme = arguments[0]", theme)
+        for column in columns:
+            browser.wait(lambda of=column: browser.run(INK, of) > 50, f"{column} in {theme}")
+
+
+def test_what_a_picture_shows_is_told_in_words_and_in_a_table_that_keys_open(browser):
+    browser.open(WORDS)
+    words = browser.one(".plot[data-column=recall]").get_attribute("aria-label")
+    assert "from 0.972 to 0.968, lowest 0.965, highest 0.972; the dashed line is at 0.950" in words
+    assert browser.seen("#over-time") == []
+    browser.tab_to("summary")
+    browser.press(Keys.ENTER)
+    lines = browser.seen("#over-time tbody tr")
+    assert len(lines) == 48
+    assert lines == sorted(lines, reverse=True)
+    assert browser.overflow() == (0, 0)
+
+
+def test_a_moment_is_read_off_all_pictures_by_pointing_at_one(browser):
+    browser.open(WORDS)
+    pointed = browser.one(".plot[data-column=lag] .u-over")
+    ActionChains(browser.driver).move_to_element(pointed).perform()
+    browser.wait(lambda: len(browser.seen(".pointed")) == 4, "each tells its figure")
+    assert browser.seen(".plot[data-column=recall] .pointed")[0].split(": ")[1].startswith("0.9")
 
 
 @pytest.mark.parametrize("page", [WORDS, REAL_PAGE])
@@ -39,6 +90,7 @@ def test_nothing_on_it_is_a_serious_obstacle(browser, axe, page):
     assert browser.serious(axe) == []
     browser.phone()
     browser.open(page)
+    browser.run("document.querySelector('details')?.setAttribute('open', '')")
     assert browser.overflow()[0] == 0
     assert browser.serious(axe) == []
 

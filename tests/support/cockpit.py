@@ -1,5 +1,6 @@
 """An API server of Airflow that knows indexes in every state; no scheduler runs beside it."""
 
+import gzip
 import json
 import os
 import subprocess
@@ -138,11 +139,18 @@ class Cockpit:
             self.address + path,
             method=method,
             data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"}
+            headers={"Content-Type": "application/json", "Accept-Encoding": "gzip"}
             | ({"Cookie": f"_token={token}"} if token else {}),
         )
         try:
             with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
-                return answer.status, answer.read().decode(), answer.headers
+                return answer.status, _text(answer), answer.headers
         except urllib.error.HTTPError as error:
-            return error.code, error.read().decode(), error.headers
+            return error.code, _text(error), error.headers
+
+
+def _text(answer) -> str:
+    data = answer.read()
+    return (
+        gzip.decompress(data) if answer.headers["Content-Encoding"] == "gzip" else data
+    ).decode()

@@ -8,8 +8,10 @@ rows          what is shown of an index: its state in words, from a document and
 query         searches an index by a row's key: the only thing that asks a catalog
 markup        makes HTML; every text in it is escaped
 figures       numbers, times and bytes as people read them
-charts        pictures of figures, as SVG
+cards         cards, which the page of one index is made of
+charts        small pictures of figures, and of shards and versions, as SVG
+over_time     figures over time: a card for each, which uPlot draws, and the table it draws from
 overview_page the page of all indexes
 index_page    the page of one index
-static        what the browser loads: a style sheet and two scripts
+static        what the browser loads: a style sheet and scripts, ours and uPlot's (vendored.txt)
 """

@@ -1,25 +1,32 @@
 """What Airflow's own database knows of indexes: documents, DAGs, runs; no catalog is asked."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, get_args
 
 from airflow.models import DagModel, DagRun, TaskInstance, Variable
 from airflow.models.crypto import get_fernet
 from airflow.models.dag import DagTag
 from airflow.utils.session import create_session
 from cryptography.fernet import InvalidToken
-from sqlalchemy import func, or_, select
+from sqlalchemy import func, select
 
-from puffin_ann.airflow.dag_ids import APPROVE
+from puffin_ann.airflow.dag_ids import APPROVE, Kind
 from puffin_ann.airflow.exceptions import AirflowException
 from puffin_ann.airflow.state.document import StateDocument
 from puffin_ann.airflow.state.store import PREFIX, parse
 
 TAG = "puffin-ann"
+DAGS, RUNS, TASKS, TAGS, VARIABLES = (
+    model.__table__.c for model in (DagModel, DagRun, TaskInstance, DagTag, Variable)
+)
+OURS = select(TAGS.dag_id).where(TAGS.name == TAG)
+Ask = Callable[[Any], Any]
+"""Asks the database."""
+
 FINISHED = ("success", "failed")
 MOST_RUNS = 12
 
@@ -37,7 +44,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Dag:
-    """One of our DAGs, as Airflow last parsed it."""
+    """One of our DAGs, as Airflow last parsed it; without the tags that tell it is one of ours."""
 
     dag_id: str
     tags: frozenset[str]
@@ -77,105 +84,100 @@ class Stage:
 
 
 def read(readable: set[str]) -> Known:
-    """Return what is known of the DAGs that a user may read, and all documents."""
+    """Return what is known of the DAGs that a user may read, and all documents.
+
+    Tables are asked rather than models, and by a subquery rather than by hundreds of ids: that is
+    half of the time.
+    """
     with create_session() as session:
-        dags = tuple(_dags(session, readable))
-        ids = [dag.dag_id for dag in dags]
+        ask = session.connection().execute
+        dags = tuple(_dags(ask, readable))
+        ids = {dag.dag_id for dag in dags}
         newest = (
-            select(func.max(DagRun.id))
-            .where(DagRun.dag_id.in_(ids), DagRun.state.in_(FINISHED))
-            .group_by(DagRun.dag_id)
+            select(func.max(RUNS.id))
+            .where(RUNS.dag_id.in_(OURS), RUNS.state.in_(FINISHED))
+            .group_by(RUNS.dag_id)
         )
-        last = {run.dag_id: run for run in _runs(session, DagRun.id.in_(newest))}
+        last = {run.dag_id: run for run in _runs(ask, ids, RUNS.id.in_(newest))}
+        at_work = RUNS.dag_id.in_(OURS), RUNS.state.in_(("running", "queued"))
         running: dict[str, tuple[Run, ...]] = defaultdict(tuple)
-        for run in _runs(session, DagRun.dag_id.in_(ids), DagRun.state.in_(("running", "queued"))):
+        for run in _runs(ask, ids, *at_work):
             running[run.dag_id] += (run,)
         return Known(
             dags=dags,
             last=last,
             running=dict(running),
-            documents=tuple(_documents(session)),
-            asking=tuple(_asking(session, ids)) if running else (),
+            documents=tuple(_documents(ask)),
+            asking=tuple(_asking(ask, ids)) if running else (),
         )
 
 
 def history(dag_ids: Iterable[str]) -> list[tuple[Run, tuple[Stage, ...]]]:
     """Return the newest runs of some DAGs with their tasks, the newest first."""
     with create_session() as session:
-        query = DagRun.dag_id.in_(list(dag_ids))
-        runs = list(_runs(session, query, newest=MOST_RUNS))
+        ids = set(dag_ids)
+        ask = session.connection().execute
+        runs = list(_runs(ask, ids, RUNS.dag_id.in_(ids), newest=MOST_RUNS))
         of_run: dict[tuple[str, str], tuple[Stage, ...]] = defaultdict(tuple)
-        columns = (
-            TaskInstance.dag_id,
-            TaskInstance.run_id,
-            TaskInstance.task_id,
-            TaskInstance.state,
-            TaskInstance.duration,
-        )
+        columns = (TASKS.dag_id, TASKS.run_id, TASKS.task_id, TASKS.state, TASKS.duration)
         told = select(*columns).where(
-            TaskInstance.dag_id.in_({run.dag_id for run in runs}),
-            TaskInstance.run_id.in_({run.run_id for run in runs}),
+            TASKS.dag_id.in_({run.dag_id for run in runs}),
+            TASKS.run_id.in_({run.run_id for run in runs}),
         )
-        order = (TaskInstance.start_date, TaskInstance.map_index)
-        for dag_id, run_id, task_id, state, seconds in session.execute(told.order_by(*order)):
+        order = (TASKS.start_date, TASKS.map_index)
+        for dag_id, run_id, task_id, state, seconds in ask(told.order_by(*order)):
             of_run[dag_id, run_id] += (Stage(task_id, str(state or "none"), seconds),)
         return [(run, of_run[run.dag_id, run.run_id]) for run in runs]
 
 
-def _dags(session: Any, readable: set[str]) -> Iterable[Dag]:
-    ours = select(DagTag.dag_id).where(DagTag.name == TAG)
+def _dags(ask: Ask, readable: set[str]) -> Iterable[Dag]:
     tags: dict[str, set[str]] = defaultdict(set)
-    for dag_id, name in session.execute(
-        select(DagTag.dag_id, DagTag.name).where(DagTag.dag_id.in_(ours))
-    ):
-        tags[dag_id].add(name)
-    rows = session.execute(
-        select(
-            DagModel.dag_id,
-            DagModel.is_paused,
-            DagModel.description,
-            DagModel.next_dagrun_create_after,
-        ).where(DagModel.dag_id.in_(ours), DagModel.is_stale.is_(False))
+    told = select(TAGS.dag_id, TAGS.name).where(
+        TAGS.dag_id.in_(OURS), TAGS.name.not_in((TAG, *get_args(Kind)))
     )
-    for dag_id, is_paused, description, after in rows:
+    for dag_id, name in ask(told).all():
+        tags[dag_id].add(name)
+    rows = ask(
+        select(DAGS.dag_id, DAGS.is_paused, DAGS.description, DAGS.next_dagrun_create_after).where(
+            DAGS.dag_id.in_(OURS), DAGS.is_stale.is_(False)
+        )
+    )
+    for dag_id, is_paused, description, after in rows.all():
         if dag_id in readable:
             yield Dag(dag_id, frozenset(tags[dag_id]), is_paused, description or "", _ms(after))
 
 
-def _runs(session: Any, *conditions: Any, newest: int | None = None) -> Iterable[Run]:
-    query = select(
-        DagRun.dag_id,
-        DagRun.run_id,
-        DagRun.state,
-        DagRun.start_date,
-        DagRun.end_date,
-    ).where(*conditions)
-    if newest is not None:
-        query = query.limit(newest)
-    for dag_id, run_id, state, began, ended in session.execute(query.order_by(DagRun.id.desc())):
-        yield Run(dag_id, run_id, str(getattr(state, "value", state)), _ms(began), _ms(ended))
+def _runs(
+    ask: Ask, dag_ids: set[str], *conditions: Any, newest: int | None = None
+) -> Iterable[Run]:
+    columns = (RUNS.dag_id, RUNS.run_id, RUNS.state, RUNS.start_date, RUNS.end_date)
+    query = select(*columns).where(*conditions).limit(newest)
+    for dag_id, run_id, state, began, ended in ask(query.order_by(RUNS.id.desc())).all():
+        if dag_id in dag_ids:
+            yield Run(dag_id, run_id, str(getattr(state, "value", state)), _ms(began), _ms(ended))
 
 
-def _asking(session: Any, dag_ids: Sequence[str]) -> Iterable[Asking]:
+def _asking(ask: Ask, dag_ids: set[str]) -> Iterable[Asking]:
     """Yield the runs that wait for approval: before Airflow 3.3 their tasks count as deferred."""
-    rows = session.execute(
-        select(TaskInstance.dag_id, TaskInstance.run_id).where(
-            TaskInstance.dag_id.in_(dag_ids),
-            TaskInstance.task_id == APPROVE,
-            or_(TaskInstance.state == "awaiting_input", TaskInstance.state == "deferred"),
+    rows = ask(
+        select(TASKS.dag_id, TASKS.run_id).where(
+            TASKS.dag_id.in_(OURS),
+            TASKS.task_id == APPROVE,
+            TASKS.state.in_(("awaiting_input", "deferred")),
         )
     )
     for dag_id, run_id in rows:
-        yield Asking(dag_id, run_id)
+        if dag_id in dag_ids:
+            yield Asking(dag_id, run_id)
 
 
-def _documents(session: Any) -> Iterable[StateDocument]:
-    rows = session.execute(
-        select(Variable._val, Variable.is_encrypted).where(
-            Variable.key.startswith(PREFIX, autoescape=True)
+def _documents(ask: Ask) -> Iterable[StateDocument]:
+    rows = ask(
+        select(VARIABLES.val, VARIABLES.is_encrypted).where(
+            VARIABLES.key.startswith(PREFIX, autoescape=True)
         )
     )
-    for stored, is_encrypted in rows:
+    for stored, is_encrypted in rows.all():
         found = _document(stored or "", is_encrypted)
         if found is not None:
             yield found

@@ -1,23 +1,22 @@
 """The page of one index: what it is made of, what has happened, what is due, what one may start."""
 
 from collections.abc import Sequence
-from typing import Literal
 from urllib.parse import quote
 
 import yaml
 
 from puffin_ann.airflow.dag_ids import APPROVE, Kind
 from puffin_ann.airflow.page import charts, figures
+from puffin_ann.airflow.page.cards import card
 from puffin_ann.airflow.page.database import Run, Stage
 from puffin_ann.airflow.page.markup import Content, Markup, element, joined, page
+from puffin_ann.airflow.page.over_time import figure_cards, table_card
 from puffin_ann.airflow.page.overview_page import badge, dag_link, outcome, run_address
 from puffin_ann.airflow.page.rows import Row
 from puffin_ann.airflow.state.document import StateDocument
 from puffin_ann.lifecycle.report.overview import IndexOverview
 
 Runs = Sequence[tuple[Run, tuple[Stage, ...]]]
-Width = Literal["quarter", "half", "wide"]
-"""Of a card, where there is room for four beside each other."""
 
 ACTS: dict[Kind, tuple[str, str]] = {
     "build": ("Build", "The whole index is built again, if the declaration or the table asks for "
@@ -45,7 +44,8 @@ def index_page(row: Row, runs: Runs, startable: Sequence[Kind], now_ms: int) -> 
     found = document.overview if document else None
     cards: list[Content] = []
     if document is not None and found is not None:
-        cards += [*_figures(document, found), _shards(found, now_ms), _next(found), _health(found)]
+        cards += [*figure_cards(document, found), table_card(document.trend)]
+        cards += [_shards(found, now_ms), _next(found), _health(found)]
     cards.append(_runs(runs, now_ms))
     if found is not None:
         cards += [_versions(found, now_ms), _query(row, found) if startable else None]
@@ -64,6 +64,8 @@ def index_page(row: Row, runs: Runs, startable: Sequence[Kind], now_ms: int) -> 
             element("p", "DAGs: ", *_listed(links), class_="words") if links else None,
             _dialog(),
         ),
+        styles=("uPlot.min.css",),
+        scripts=("uPlot.iife.min.js", "charts.js"),
     )
 
 
@@ -139,58 +141,6 @@ def _dialog() -> Markup:
     )
 
 
-def _card(title: str, *content: Content, width: Width = "half") -> Markup:
-    name = f"card {width}"
-    return element("section", element("h2", title), *content, class_=name)
-
-
-def _figures(document: StateDocument, found: IndexOverview) -> list[Markup]:
-    told, limits, trend = found.figures, document.limits, document.trend
-    target = limits.recall_target if limits else None
-    least = limits.min_coverage if limits else None
-    measured = found.evaluated_recall if found.evaluated_recall is not None else told.recall
-    spread = found.recall_range
-    interval = (
-        f"at its build {figures.recall(told.recall)}, 95 % {spread[0]:.3f} to {spread[1]:.3f}; "
-        if spread
-        else ""
-    )
-    behind = f"{figures.count(found.rows_to_scan)} rows to scan, "
-    behind += f"{figures.count(found.rows_masked)} masked"
-    most_lag = limits.max_lag_seconds if limits else None
-    return [
-        _trend(
-            "Recall",
-            figures.recall(measured),
-            f"{interval}target {figures.recall(target)}",
-            charts.chart([point.recall for point in trend], "recall over time", target),
-        ),
-        _trend(
-            "Coverage",
-            figures.share(told.coverage, 2),
-            f"{behind}; at least {figures.share(least)}",
-            charts.chart([point.coverage for point in trend], "coverage over time", least),
-        ),
-        _trend(
-            "Lag",
-            figures.duration(told.lag_seconds),
-            f"of the oldest change; at most {figures.duration(most_lag)}",
-            charts.chart([point.lag_seconds for point in trend], "lag over time"),
-        ),
-        _trend(
-            "Bytes",
-            figures.size(found.all_bytes),
-            f"of all versions' files; the newest version is {figures.size(told.bytes)}",
-            charts.chart([float(point.bytes) for point in trend], "bytes over time"),
-        ),
-    ]
-
-
-def _trend(title: str, figure: str, words: str, picture: Markup) -> Markup:
-    shown = element("p", figure, class_="figure")
-    return _card(title, shown, element("small", words), picture, width="quarter")
-
-
 def _shards(found: IndexOverview, now_ms: int) -> Markup:
     ages = [figures.ago(shard.at_ms, now_ms) for shard in found.shards]
     told = f"{found.algorithm}, {found.metric}, {found.dimension} dimensions; "
@@ -199,7 +149,7 @@ def _shards(found: IndexOverview, now_ms: int) -> Markup:
     if found.shard_count > len(found.shards):
         told += f"; the largest {len(found.shards)} of {found.shard_count}"
     skipped = [f"{figures.count(number)} {why}" for why, number in sorted(found.skipped.items())]
-    return _card(
+    return card(
         "Shards and deltas",
         element("p", told),
         element("p", f"skipped vectors: {', '.join(skipped) or 'none'}"),
@@ -211,7 +161,7 @@ def _shards(found: IndexOverview, now_ms: int) -> Markup:
 def _next(found: IndexOverview) -> Markup:
     due = found.next_run
     if due is None:
-        return _card("The next refresh", element("p", "What it would do could not be told."))
+        return card("The next refresh", element("p", "What it would do could not be told."))
     costs = element(
         "dl",
         *_pairs(
@@ -221,7 +171,7 @@ def _next(found: IndexOverview) -> Markup:
             ("works for", figures.duration(due.seconds)),
         ),
     )
-    return _card("The next refresh", element("p", due.reason), costs)
+    return card("The next refresh", element("p", due.reason), costs)
 
 
 def _health(found: IndexOverview) -> Markup:
@@ -240,7 +190,7 @@ def _health(found: IndexOverview) -> Markup:
         if found.removable
         else "A clean-up of the table would free nothing now."
     )
-    return _card(
+    return card(
         "Health",
         element("ul", *problems) if problems else element("p", "The doctor finds nothing."),
         element("p", removable),
@@ -250,7 +200,7 @@ def _health(found: IndexOverview) -> Markup:
 
 def _runs(runs: Runs, now_ms: int) -> Markup:
     if not runs:
-        return _card("Runs", element("p", "None yet.", class_="nothing"), width="wide")
+        return card("Runs", element("p", "None yet.", class_="nothing"), width="wide")
     lines = [
         element(
             "tr",
@@ -272,7 +222,7 @@ def _runs(runs: Runs, now_ms: int) -> Markup:
         element("tbody", *lines),
     )
     region = element("div", table, class_="scroll", role="region", tabindex=0, aria_label="Runs")
-    return _card("Runs", region, width="wide")
+    return card("Runs", region, width="wide")
 
 
 def _stage(run: Run, stage: Stage) -> Markup:
@@ -293,7 +243,7 @@ def _took(run: Run) -> str:
 def _versions(found: IndexOverview, now_ms: int) -> Markup:
     ages = [figures.ago(version.at_ms, now_ms) for version in found.versions]
     shown = charts.version_picture(found.versions, ages) if ages else element("p", "None.")
-    return _card("Versions that can be searched", shown)
+    return card("Versions that can be searched", shown)
 
 
 def _query(row: Row, found: IndexOverview) -> Markup | None:
@@ -316,13 +266,13 @@ def _query(row: Row, found: IndexOverview) -> Markup | None:
         id="query",
     )
     result = element("div", id="neighbours", role="status", aria_live="polite")
-    return _card("Search by a row's key", form, result)
+    return card("Search by a row's key", form, result)
 
 
 def _declaration(found: IndexOverview) -> Markup:
     text = yaml.safe_dump(found.declaration, sort_keys=False, allow_unicode=True)
     shown = element("pre", text, tabindex=0) if found.declaration else element("p", "not kept")
-    return _card("The declaration it was built by", shown, width="wide")
+    return card("The declaration it was built by", shown, width="wide")
 
 
 def _pairs(*pairs: tuple[str, str]) -> list[Content]:

@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from urllib.parse import quote
 
 from puffin_ann.airflow.page import charts, figures
 from puffin_ann.airflow.page.database import Run
 from puffin_ann.airflow.page.markup import Content, Markup, element, joined, page
 from puffin_ann.airflow.page.rows import STATES, Row
+from puffin_ann.airflow.state.document import StateDocument
 
 TITLE = "Vector indexes"
 NOTHING = "No index that you may see is declared."
@@ -150,25 +152,44 @@ def _row(row: Row, now_ms: int) -> Markup:
         "tr",
         title,
         state,
-        *_figures(row),
+        _figures(_Document(row.document)),
         *_times(row, now_ms),
         data_state=row.state,
         data_text=f"{row.index} {row.table}".lower(),
     )
 
 
-def _figures(row: Row) -> list[Markup]:
-    document = row.document
-    if document is None or document.overview is None:
-        return [_cell(label, None, figures.NOTHING) for label, _ in COLUMNS[2:7]]
-    found, limits = document.overview, document.limits
+class _Document:
+    """A document as a key of what is kept of it: the same if it is the same object.
+
+    As a value it would be hashed, all its points with it, whenever it is looked up.
+    """
+
+    __slots__ = ("it",)
+
+    def __init__(self, it: StateDocument | None) -> None:
+        self.it = it
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Document) and self.it is other.it
+
+    def __hash__(self) -> int:
+        return id(self.it)
+
+
+@lru_cache(maxsize=1024)
+def _figures(document: _Document) -> Markup:
+    """Return the cells of an index's figures: the same from page to page, until it is looked at."""
+    if document.it is None or document.it.overview is None:
+        return joined(*(_cell(label, None, figures.NOTHING) for label, _ in COLUMNS[2:7]))
+    found, limits = document.it.overview, document.it.limits
     told = found.figures
     measured = found.evaluated_recall if found.evaluated_recall is not None else told.recall
     target = limits.recall_target if limits else None
-    trend = document.trend[-POINTS:]
+    trend = document.it.trend[-POINTS:]
     recalls = charts.sparkline([point.recall for point in trend], "recall over time", target)
     lags = charts.sparkline([point.lag_seconds for point in trend], "lag over time")
-    return [
+    return joined(
         _cell(
             "Recall", measured, figures.recall(measured), f"of {figures.recall(target)}", recalls
         ),
@@ -182,7 +203,7 @@ def _figures(row: Row) -> list[Markup]:
         ),
         _cell("Dead", told.tombstone_ratio, figures.share(told.tombstone_ratio)),
         _cell("Bytes", found.all_bytes, figures.size(found.all_bytes)),
-    ]
+    )
 
 
 def _times(row: Row, now_ms: int) -> list[Markup]:

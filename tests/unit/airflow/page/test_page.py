@@ -1,8 +1,11 @@
 """The page of vector indexes: what it shows, to whom, and that nothing in it can run."""
 
+import gc
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from hashlib import sha256
 from html.parser import HTMLParser
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +26,7 @@ from tests.support.cockpit_rows import document
 from tests.support.paths import ROOT
 
 PLUGINS = ROOT / "plugins"
+STATIC = ROOT / "include" / "puffin_ann" / "airflow" / "page" / "static"
 EVIL = "<script>alert(1)</script>"
 NOW_MS = time.time_ns() // 1_000_000
 KINDS = ("build", "refresh")
@@ -197,7 +201,63 @@ def test_everything_is_escaped():
     for text in (overview_page([row], NOW_MS), index_page(row, [], ["build"], NOW_MS)):
         assert EVIL not in text
         assert "&lt;script&gt;" in text
-        assert Tags(text).found.count("script") == 2
+        assert Tags(text).found.count("script") in (2, 4)
+
+
+class TestFiguresOverTime:
+    def test_each_has_a_picture_that_tells_in_words_what_it_shows(self):
+        row = only(known(*dags("words"), documents=[document("words")]))
+        page = index_page(row, [], [], NOW_MS)
+        for words in (
+            "from 0.972 to 0.968, lowest 0.965, highest 0.972; the dashed line is at 0.950",
+            "lowest 99.56%, highest 100.00%; the dashed line is at 99.00%",
+            "lowest 0 s, highest 25 min; the dashed line is at 1 h",
+        ):
+            assert words in page
+
+    def test_what_they_are_drawn_from_is_a_table_of_every_point(self):
+        shown = document("words")
+        row = only(known(*dags("words"), documents=[shown]))
+        page = index_page(row, [], [], NOW_MS)
+        assert page.count('data-column="lag"') == 2  # the picture, and its column
+        for point in shown.trend:
+            assert f'data-value="{point.at_ms}"' in page
+            assert f'data-value="{point.lag_seconds}"' in page
+
+    def test_a_limit_that_is_far_off_does_not_press_the_line_to_the_bottom(self):
+        shown = document("words")
+        calm = tuple(point.model_copy(update={"lag_seconds": 10.0}) for point in shown.trend)
+        shown = shown.model_copy(update={"trend": calm})
+        row = only(known(*dags("words"), documents=[shown]))
+        assert 'lowest 10 s, highest 10 s" ' in index_page(row, [], [], NOW_MS)
+
+    def test_an_index_that_nobody_measured_has_neither_picture_nor_line(self):
+        shown = document("words")
+        unmeasured = tuple(point.model_copy(update={"recall": None}) for point in shown.trend)
+        shown = shown.model_copy(update={"trend": unmeasured})
+        row = only(known(*dags("words"), documents=[shown]))
+        page = index_page(row, [], [], NOW_MS)
+        assert page.count('data-column="recall"') == 1
+
+
+def test_the_library_that_draws_is_shipped_as_it_was_released():
+    told = (STATIC / "vendored.txt").read_text()
+    version = re.search(r"^# uPlot ([\d.]+),", told, re.MULTILINE)[1]
+    pinned = dict(reversed(line.split()) for line in told.splitlines() if line[0] != "#")
+    assert sorted(pinned) == ["uPlot.iife.min.js", "uPlot.min.css"]
+    for name, digest in pinned.items():
+        assert sha256((STATIC / name).read_bytes()).hexdigest() == digest, name
+    assert f"uPlot (v{version})" in (STATIC / "uPlot.iife.min.js").read_text()[:100]
+    assert "The MIT License" in (STATIC / "LICENSE-uPlot.txt").read_text()
+    assert "include/puffin_ann/airflow/page/static/uPlot" in (ROOT / "NOTICE").read_text()
+
+
+def test_figures_are_those_of_the_newest_look_however_often_the_page_is_shown():
+    first = only(known(*dags("words"), documents=[document("words", rows=1000)]))
+    second = only(known(*dags("words"), documents=[document("words", rows=2000)]))
+    for _ in range(2):
+        assert "800 kB" in overview_page([first], NOW_MS)
+        assert "1.6 MB" in overview_page([second], NOW_MS)
 
 
 def test_a_page_without_indexes_says_so():
@@ -268,11 +328,25 @@ class TestApplication:
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["cache-control"] == "no-store"
 
+    def test_a_browser_asks_for_a_file_again_and_gets_it_once(self, client):
+        first = client.get("/static/uPlot.iife.min.js")
+        assert first.headers["content-type"].startswith("text/javascript")
+        again = client.get(
+            "/static/uPlot.iife.min.js", headers={"If-None-Match": first.headers["etag"]}
+        )
+        assert (again.status_code, again.content) == (304, b"")
+
+    def test_the_collector_of_garbage_does_not_look_through_airflow_for_a_page(self, application):
+        assert gc.get_freeze_count() > 100_000
+
     def test_nothing_changes_by_a_request(self, application):
         methods = {method for route in application.routes for method in route.methods}
         assert methods <= {"GET", "HEAD"}
 
-    @pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/redoc", "/static/application.py"])
+    @pytest.mark.parametrize(
+        "path",
+        ["/docs", "/openapi.json", "/redoc", "/static/vendored.txt", "/static/../application.py"],
+    )
     def test_it_has_no_other_page(self, client, path):
         assert client.get(path).status_code == 404
 
