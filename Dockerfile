@@ -31,7 +31,9 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
     && rm -rf /var/lib/apt/lists/* \
     && install --directory --owner=airflow --group=root \
-        /opt/puffin-ann /opt/airflow/cache /opt/airflow/logs /opt/airflow/shared /opt/airflow/spark-events
+        /opt/puffin-ann \
+        /opt/airflow/cache /opt/airflow/logins /opt/airflow/logs /opt/airflow/secrets \
+        /opt/airflow/spark-events
 USER airflow
 # --no-deps: the lock is complete, and leaves out pyspark-client, which would overwrite pyspark.
 # The lock has the hash of hnswlib's source; the wheel that was built of it goes in first.

@@ -66,6 +66,16 @@ class Airflow:
         """Return the ids of our DAGs that it has read."""
         return {dag["dag_id"] for dag in self._ask("dags?tags=puffin-ann&limit=100")["dags"]}
 
+    def indexes(self) -> list[dict[str, Any]]:
+        """Return what the page of indexes tells monitoring of each."""
+        address = f"{self.address}/puffin-ann/api"
+        return list(ask(address, token=self.token, seconds=PATIENCE)["indexes"])
+
+    def log(self, dag: str, run: str, task: str) -> str:
+        """Return the log of the first attempt of a run's task, as the API server has it."""
+        path = f"dags/{dag}/dagRuns/{urllib.parse.quote(run, safe='')}/taskInstances/{task}/logs/1"
+        return json.dumps(self._ask(path))
+
     def trigger(self, dag: str) -> str:
         """Ask for a run of a DAG; returns the run's id."""
         return str(self._ask(f"dags/{dag}/dagRuns", {"logical_date": None})["dag_run_id"])

@@ -68,6 +68,7 @@ class Demo:
         self.command("puffin-ann", "status", TABLE, INDEX)
         self.check_workers()
         self.check_disks()
+        self.check_page(airflow)
         self.command("python", ROWS, "check")
 
         self.step("rows are appended, and the index follows without any hand")
@@ -78,6 +79,7 @@ class Demo:
         )
         self.command("python", ROWS, "check")
         self.check_disks()
+        self.check_page(airflow)
         self.search()
 
         self.step("all containers are restarted, and answer as before")
@@ -104,7 +106,7 @@ class Demo:
 
     def command(self, *arguments: str) -> None:
         """Run a command where Airflow's tasks run; print what it prints."""
-        for line in self.compose("exec", "-T", "scheduler", *arguments).splitlines():
+        for line in self.compose("exec", "-T", "worker", *arguments).splitlines():
             self.say(line)
 
     def wait(self, what: str, is_so: Callable[[], bool]) -> None:
@@ -119,7 +121,7 @@ class Demo:
         """Wait until Airflow is healthy and has read our DAGs; log in."""
         self.wait("Airflow to be healthy", lambda: not starting(self.address))
         passwords = self.compose(
-            "exec", "-T", "api-server", "cat", "/opt/airflow/shared/passwords.json"
+            "exec", "-T", "api-server", "cat", "/opt/airflow/logins/passwords.json"
         )
         user, password = next(iter(json.loads(passwords).items()))
         airflow = Airflow(self.address, log_in(self.address, user, password))
@@ -187,13 +189,35 @@ class Demo:
 
     def check_disks(self) -> None:
         """Make sure that nothing of the build is left on the disk of whoever took part in it."""
-        places = [("scheduler", 1), *(("spark-worker", number + 1) for number in range(WORKERS))]
+        places = [
+            ("api-server", 1),
+            ("worker", 1),
+            *(("spark-worker", number + 1) for number in range(WORKERS)),
+        ]
         for service, number in places:
             place = ("--user", "root", "--index", str(number), service)
             found = self.compose("exec", "-T", *place, *FIND)
             if left := data_files(found.splitlines()):
                 sys.exit(f"on the disk of {service} {number} there is {'; '.join(left)}")
-        self.say("no data on the disks of scheduler and workers, but for their caches of shards")
+        self.say("no data on the disks of all who took part, but for their caches of shards")
+
+    def check_page(self, airflow: Airflow) -> None:
+        """Make sure that the API server's page tells how the index stands, as the worker found."""
+
+        def told() -> dict[str, Any]:
+            return next(each for each in airflow.indexes() if each["index"] == INDEX)
+
+        self.wait("the page to tell that the index is fresh", lambda: told()["state"] == "fresh")
+        found = told()
+        figures, run = found["figures"], found["last_run"]
+        self.say(
+            f"the page tells: {found['index']} is {found['state']}, {figures['rows']:,} rows, "
+            f"coverage {figures['coverage']:.2%}, recall {figures['recall']:.4f}, "
+            f"last run of {run['dag_id']}: {run['state']}"
+        )
+        task = (run["dag_id"], run["run_id"], "report")
+        self.wait("the log of a task that ran in the worker", lambda: INDEX in airflow.log(*task))
+        self.say("the API server has the logs of tasks, though it shares no disk with the worker")
 
     def search(self) -> None:
         """Search as a person does."""

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+from importlib import import_module
 from pathlib import Path
 
 import compose_demo
@@ -92,14 +93,62 @@ def environment(name: str) -> dict[str, str]:
     return SERVICES[name].get("environment", {})
 
 
-def test_every_part_of_airflow_has_the_same_secrets_from_a_volume_that_they_share():
-    parts = ("api-server", "scheduler", "dag-processor", "triggerer", "init")
-    secrets = ("CORE__FERNET_KEY", "API_AUTH__JWT_SECRET", "API__SECRET_KEY")
-    for secret in secrets:
+INNER = ("api-server", "scheduler", "dag-processor", "triggerer", "init")
+
+
+def test_parts_of_airflow_have_the_same_secrets_from_a_volume_that_init_alone_may_write():
+    secrets = {
+        "CORE__FERNET_KEY": INNER,
+        "API__SECRET_KEY": INNER,
+        "API_AUTH__JWT_SECRET": (*INNER, "worker"),
+    }
+    for secret, parts in secrets.items():
+        holders = {name for name in SERVICES if f"AIRFLOW__{secret}_CMD" in environment(name)}
+        assert holders == set(parts)
         commands = {environment(name)[f"AIRFLOW__{secret}_CMD"] for name in parts}
-        (file,) = [command.removeprefix("cat /opt/airflow/shared/") for command in commands]
+        (file,) = [command.removeprefix("cat /opt/airflow/secrets/") for command in commands]
         assert re.search(rf"\b{file}\b", SERVICES["init"]["command"][-1])
-    assert all("shared:/opt/airflow/shared" in SERVICES[name]["volumes"] for name in parts)
+    for name in (*INNER, "worker"):
+        mode = "" if name == "init" else ":ro"
+        assert f"secrets:/opt/airflow/secrets{mode}" in SERVICES[name]["volumes"]
+
+
+def volumes(name: str) -> set[str]:
+    """Return the volumes of a service, folders of the host left out."""
+    found = {volume.split(":")[0] for volume in SERVICES[name].get("volumes", [])}
+    return {source for source in found if not source.startswith(".")}
+
+
+def test_api_server_scheduler_and_worker_are_apart_and_share_no_disk_but_the_secrets():
+    for name in ("scheduler", "worker", "triggerer", "dag-processor"):
+        assert volumes("api-server") & volumes(name) == {"secrets"}, name
+    assert volumes("worker") & volumes("scheduler") == {"secrets"}
+    assert SERVICES["api-server"].get("tmpfs") is SERVICES["worker"].get("tmpfs") is None
+
+
+def test_the_worker_sees_neither_the_database_nor_the_keys_of_the_page():
+    known = json.dumps(environment("worker"))
+    assert "postgres" not in known
+    assert not re.search("FERNET|API__SECRET_KEY|PASSWORDS", known)
+    assert "postgres" not in dependencies("worker")
+
+
+def test_the_worker_asks_the_api_server_for_its_tasks_and_the_executor_is_in_the_image():
+    worker = environment("worker")
+    for setting in ("EDGE__API_URL", "CORE__EXECUTION_API_SERVER_URL"):
+        assert worker[f"AIRFLOW__{setting}"].startswith("http://api-server:8080/")
+    assert "apache-airflow-providers-edge3" in versions("deploy/image.lock")
+    for name in (*INNER, "worker"):
+        module, executor = environment(name)["AIRFLOW__CORE__EXECUTOR"].rsplit(".", 1)
+        assert hasattr(import_module(module), executor)
+
+
+def test_folders_that_volumes_are_mounted_at_belong_to_airflows_user():
+    made = re.search(r"--owner=airflow([^&]+)", (ROOT / "Dockerfile").read_text())[1].split()
+    for name in (*INNER, "worker"):
+        for volume in SERVICES[name]["volumes"]:
+            target = volume.split(":")[1]
+            assert target in made or not target.startswith("/opt/airflow/"), volume
 
 
 def test_an_application_waits_for_a_core_of_each_of_the_two_workers():
@@ -112,14 +161,14 @@ def test_an_application_waits_for_a_core_of_each_of_the_two_workers():
 
 def test_the_history_server_reads_where_drivers_write_their_events():
     events = spark_defaults()["spark.eventLog.dir"].removeprefix("file://")
-    for name in ("scheduler", "spark-history"):
+    for name in ("worker", "spark-history"):
         assert events in {volume.split(":")[1] for volume in SERVICES[name]["volumes"]}
     assert events in environment("spark-history")["SPARK_HISTORY_OPTS"]
 
 
 def spark_defaults() -> dict[str, str]:
     """Return the settings of all applications that Airflow's tasks submit."""
-    folder = Path(environment("scheduler")["SPARK_CONF_DIR"]).relative_to("/opt/puffin-ann")
+    folder = Path(environment("worker")["SPARK_CONF_DIR"]).relative_to("/opt/puffin-ann")
     lines = (ROOT / folder / "spark-defaults.conf").read_text().splitlines()
     return dict(line.split() for line in lines if line.startswith("spark."))
 
@@ -137,7 +186,7 @@ def test_catalog_and_store_are_the_same_for_all_who_use_them():
     prefix = "PYICEBERG_CATALOG__DEMO__"
     configured = [
         {key: value for key, value in environment(name).items() if key.startswith(prefix)}
-        for name in ("scheduler", "spark-worker", "demo-table", "bucket")
+        for name in ("worker", "api-server", "spark-worker", "demo-table", "bucket")
     ]
     assert all(volumes == configured[0] for volumes in configured)
     lake = configured[0]
@@ -161,7 +210,7 @@ def test_pyiceberg_reads_the_environment_as_the_demos_catalog(monkeypatch):
 
     for key in [key for key in os.environ if key.startswith("PYICEBERG_")]:
         monkeypatch.delenv(key)
-    for key, value in environment("scheduler").items():
+    for key, value in environment("worker").items():
         if key.startswith("PYICEBERG_"):
             monkeypatch.setenv(key, value)
     found = Config().get_catalog_config(CATALOG)
@@ -170,7 +219,7 @@ def test_pyiceberg_reads_the_environment_as_the_demos_catalog(monkeypatch):
 
 
 def test_the_spark_connection_names_the_master_as_airflow_writes_it():
-    connection = json.loads(environment("scheduler")["AIRFLOW_CONN_SPARK_DEFAULT"])
+    connection = json.loads(environment("worker")["AIRFLOW_CONN_SPARK_DEFAULT"])
     assert connection == {"conn_type": "spark", "host": "spark://spark-master", "port": 7077}
     assert "--port 7077" in SERVICES["spark-master"]["command"]
 
