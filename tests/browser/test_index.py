@@ -26,6 +26,7 @@ def test_it_shows_what_the_index_is_made_of_and_what_is_due(browser):
     }
     assert len(browser.all(".bars g")) == 6 + 2  # shards, and versions
     assert len(browser.all(".plot canvas")) == 4
+    assert "1,204 rows added" in browser.seen("section tbody tr")[0]
     assert browser.overflow() == (0, 0)
     assert len(browser.picture("cockpit-index")) < 200_000
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from airflow.models import DagModel, DagRun, TaskInstance, Variable
 from airflow.models.dag import DagTag
+from airflow.models.xcom import XComModel
 from airflow.utils.session import create_session
 from airflow.utils.types import DagRunType
 from pyiceberg.catalog import load_catalog
@@ -202,6 +203,12 @@ STAGES = {
 }
 """Tasks of runs that have ended, each with its share of the time."""
 
+REASONS = {
+    "ann_refresh_words": "refresh: 1,204 rows added and 12 removed",
+    "ann_maintain_words": "rebuild: 11.0% of the rows of shard 3 are deleted",
+}
+"""Why a DAG's runs did what they did, as their task `plan` says."""
+
 
 def add_run(session, dag_id: str, state: str, minutes: int, took: int = 90) -> None:
     began = datetime.now(UTC) - timedelta(minutes=minutes)
@@ -230,11 +237,17 @@ def add_run(session, dag_id: str, state: str, minutes: int, took: int = 90) -> N
         }
         session.execute(insert(TaskInstance.__table__).values(values))
         began = ended
+    if run.end_date and (reason := REASONS.get(dag_id)):
+        told = {"key": "reason", "value": reason, "task_id": "plan", "dag_run_id": run.id}
+        session.execute(
+            insert(XComModel.__table__).values(dag_id=dag_id, run_id=run.run_id, **told)
+        )
 
 
 def seed(session, count: int) -> None:
     """Let it know so many indexes, the first of which are one of each state; no more are there."""
     session.execute(delete(Variable).where(Variable.key.startswith(PREFIX)))
+    session.execute(delete(XComModel))
     session.execute(delete(TaskInstance))
     session.execute(delete(DagRun))
     # What is stale is not shown: that is all DAGs but those which are added, or found, below.

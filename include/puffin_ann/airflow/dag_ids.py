@@ -11,6 +11,12 @@ Kind = Literal["build", "refresh", "maintain", "evaluate"]
 EXPECT, APPROVE = "expect_cost", "approve"
 """Tasks of a build that a person may have to approve."""
 
+REASON = "reason"
+"""The XCom in which the task `plan` says what its run does, and why; the page shows it."""
+
+WATCH_PROBLEM = "problem"
+"""What the watcher of a table keeps with its Asset: why it cannot look; empty where it can."""
+
 LONGEST_TAG, LONGEST_ID = 100, 240
 """Characters. Airflow refuses longer tags, and ids that are not much longer."""
 

@@ -1,4 +1,4 @@
-"""Where the command line begins: interrupted at any moment, it ends without a word.
+"""Where the command line begins: interrupted at any moment, it ends with one line.
 
 Commands import for a second or two. An interrupt during that time is handled by the module being
 imported, and some modules report an error of their own instead. So the interrupt is noted by a
@@ -44,6 +44,7 @@ def run() -> None:
     except BaseException as error:
         is_done = isinstance(error, SystemExit) and not error.code
         if isinstance(error, KeyboardInterrupt) or (is_interrupted and not is_done):
+            print("interrupted", file=sys.stderr)
             sys.exit(INTERRUPTED)
         raise
     finally:

@@ -20,7 +20,7 @@ from puffin_ann.lake.catalog.tables import name_of, reload_table
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.shards.rows import without_shards
 from puffin_ann.search.snapshot_view import LiveState, SnapshotView, live_state, view_of
-from puffin_ann.search.versions import find_versions
+from puffin_ann.search.versions import find_versions, how_to_build_again
 
 log = logging.getLogger("puffin_ann")
 
@@ -162,8 +162,8 @@ class Serving(Generic[Bound]):
         if not others:
             raise DamagedIndexError(
                 f"index {version.index!r} of {name_of(table)} is damaged, and no other version of "
-                f"it can answer: {error}; 'puffin-ann doctor {name_of(table)}' tells what is "
-                f"wrong, 'puffin-ann build {version.index} --force' builds it again"
+                f"it can answer: {error}; 'puffin-ann doctor {name_of(table)}' shows what is "
+                f"wrong; {how_to_build_again(version.index)}"
             ) from error
         chosen, view = cheapest(table, others, live_state(table, failed.view.snapshot_id))
         log.warning("%s answers instead, with %.1f %% coverage", chosen.path, 100 * view.coverage)

@@ -209,8 +209,8 @@ def require_found(
         raise DamagedIndexError(
             f"index {index!r} of {name_of(table)} is damaged, and no version of it is readable: "
             + "; ".join(found.problems)
-            + f"; 'puffin-ann doctor {name_of(table)}' shows what is wrong, 'puffin-ann build "
-            f"{index} --force' builds it again"
+            + f"; 'puffin-ann doctor {name_of(table)}' shows what is wrong; "
+            + how_to_build_again(index)
         )
     message = f"table {name_of(table)} has no readable version of an index named {index!r}"
     if found.others:
@@ -220,6 +220,11 @@ def require_found(
     if found.problems:
         message += "; unreadable: " + "; ".join(found.problems)
     raise IndexNotFoundError(message)
+
+
+def how_to_build_again(index: str) -> str:
+    """Say what to do about an index of which no readable file is left; the same words anywhere."""
+    return f"build it again: 'puffin-ann build {index} --force', or its build DAG with force"
 
 
 def require_no_damage(table: Table) -> None:

@@ -107,7 +107,7 @@ main.run()
 
 
 @pytest.mark.long
-def test_an_interrupt_while_tasks_are_at_work_ends_them_and_spark_without_a_word(declared):
+def test_an_interrupt_while_tasks_are_at_work_ends_them_and_spark_with_one_line(declared):
     program = declared.parent / "program.py"
     program.write_text(TASKS)
     command = start(str(program), str(declared))
@@ -115,5 +115,5 @@ def test_an_interrupt_while_tasks_are_at_work_ends_them_and_spark_without_a_word
     began = [command.pid, *descendants_of(command.pid)]
     command.send_signal(signal.SIGINT)
     said = command.communicate(timeout=PATIENCE)[1]
-    assert (command.returncode, said) == (130, "")
+    assert (command.returncode, said) == (130, "interrupted\n")
     wait_for(lambda: not any(is_at_work(pid) for pid in began))

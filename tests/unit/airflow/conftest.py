@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -68,6 +68,7 @@ def called(monkeypatch):
     monkeypatch.setattr("puffin_ann.lifecycle.spark.session.require_spark", lambda: None)
 
     def call(task, context: dict[str, object], *arguments: object) -> object:
+        context.setdefault("ti", SimpleNamespace(xcom_push=lambda **_: None))
         function = inspect.unwrap(task.python_callable)
         monkeypatch.setitem(function.__globals__, "get_current_context", lambda: context)
         return task.python_callable(*arguments)

@@ -14,7 +14,7 @@ from puffin_ann.airflow.operators.approve_build import ApproveBuildOperator
 from puffin_ann.airflow.operators.publish import PublishOperator
 from puffin_ann.airflow.operators.submit_stage import StageOperator, stage_arguments
 from puffin_ann.airflow.operators.trigger_build import another_run
-from puffin_ann.airflow.state.tell import tell_state
+from puffin_ann.airflow.state.tell import say_why, tell_state
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import TooFewRowsError
 from puffin_ann.spark_apps import Stage
@@ -71,11 +71,13 @@ Where the declaration says so (`build.approve_above`), a costly one waits for ap
             grown = _why_ask_again(declaration, given, context)
             if grown:
                 planned = run.nothing(declaration, f"{grown}: another run asks again")
+                say_why(context, planned.reason)
                 return planned.model_copy(update={"asks": grown}).model_dump()
             try:
                 planned = run.plan_build(declaration, run_id=context["run_id"], overrides=given)
             except TooFewRowsError as error:
                 planned = run.nothing(declaration, str(error))
+            say_why(context, planned.reason)
             return planned.model_dump()
 
         @task.short_circuit(ignore_downstream_trigger_rules=False)

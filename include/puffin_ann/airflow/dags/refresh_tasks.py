@@ -11,7 +11,7 @@ from puffin_ann.airflow.metrics import send_state
 from puffin_ann.airflow.operators.publish import PublishOperator
 from puffin_ann.airflow.operators.submit_stage import StageOperator, stage_arguments
 from puffin_ann.airflow.operators.trigger_build import TriggerBuildOperator, another_run
-from puffin_ann.airflow.state.tell import tell_state
+from puffin_ann.airflow.state.tell import say_why, tell_state
 from puffin_ann.airflow.submit.backends import Backend
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import TooFewRowsError
@@ -71,6 +71,7 @@ def refresh_tasks(
                     postpones=True,
                 ).model_copy(update={"asks": asks})
                 print(planned.decision)
+        say_why(context, planned.decision or planned.reason)
         return planned.model_dump()
 
     @task.branch

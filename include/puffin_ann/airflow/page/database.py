@@ -1,27 +1,39 @@
 """What Airflow's own database knows of indexes: documents, DAGs, runs; no catalog is asked."""
 
+import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, get_args
 
 from airflow.models import DagModel, DagRun, TaskInstance, Variable
+from airflow.models.asset import DagScheduleAssetReference
 from airflow.models.crypto import get_fernet
 from airflow.models.dag import DagTag
+from airflow.models.xcom import XComModel
 from airflow.utils.session import create_session
 from cryptography.fernet import InvalidToken
 from sqlalchemy import func, select
 
-from puffin_ann.airflow.dag_ids import APPROVE, Kind
+from puffin_ann.airflow.dag_ids import APPROVE, REASON, WATCH_PROBLEM, Kind
 from puffin_ann.airflow.exceptions import AirflowException
 from puffin_ann.airflow.state.document import StateDocument
 from puffin_ann.airflow.state.store import PREFIX, parse
 
 TAG = "puffin-ann"
-DAGS, RUNS, TASKS, TAGS, VARIABLES = (
-    model.__table__.c for model in (DagModel, DagRun, TaskInstance, DagTag, Variable)
+DAGS, RUNS, TASKS, TAGS, VARIABLES, XCOMS, STARTS = (
+    model.__table__.c
+    for model in (
+        DagModel,
+        DagRun,
+        TaskInstance,
+        DagTag,
+        Variable,
+        XComModel,
+        DagScheduleAssetReference,
+    )
 )
 OURS = select(TAGS.dag_id).where(TAGS.name == TAG)
 Ask = Callable[[Any], Any]
@@ -40,6 +52,8 @@ class Run:
     state: str
     began_ms: int | None
     ended_ms: int | None
+    reason: str = ""
+    """What its task `plan` said that it does, and why."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +86,8 @@ class Known:
     """Runs that are at work, or queued."""
     documents: tuple[StateDocument, ...]
     asking: tuple[Asking, ...] = ()
+    unwatched: dict[str, str] = field(default_factory=dict)
+    """Why the watcher of its table cannot look, by the id of the DAG that it would start."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +125,7 @@ def read(readable: set[str]) -> Known:
             running=dict(running),
             documents=tuple(_documents(ask)),
             asking=tuple(_asking(ask, ids)) if running else (),
+            unwatched={dag_id: why for dag_id, why in _unwatched(ask) if dag_id in ids},
         )
 
 
@@ -127,7 +144,52 @@ def history(dag_ids: Iterable[str]) -> list[tuple[Run, tuple[Stage, ...]]]:
         order = (TASKS.start_date, TASKS.map_index)
         for dag_id, run_id, task_id, state, seconds in ask(told.order_by(*order)):
             of_run[dag_id, run_id] += (Stage(task_id, str(state or "none"), seconds),)
-        return [(run, of_run[run.dag_id, run.run_id]) for run in runs]
+        why = dict(_reasons(ask, runs))
+        return [
+            (
+                replace(run, reason=why.get((run.dag_id, run.run_id), "")),
+                of_run[run.dag_id, run.run_id],
+            )
+            for run in runs
+        ]
+
+
+def _reasons(ask: Ask, runs: Sequence[Run]) -> Iterable[tuple[tuple[str, str], str]]:
+    told = select(XCOMS.dag_id, XCOMS.run_id, XCOMS.value).where(
+        XCOMS.task_id == "plan",
+        XCOMS.key == REASON,
+        XCOMS.dag_id.in_({run.dag_id for run in runs}),
+        XCOMS.run_id.in_({run.run_id for run in runs}),
+    )
+    for dag_id, run_id, value in ask(told):
+        yield (dag_id, run_id), _plain(value)
+
+
+def _unwatched(ask: Ask) -> Iterable[tuple[str, str]]:
+    """Yield what watchers of tables keep of their problems: since Airflow 3.3 there is a place."""
+    try:
+        from airflow.models.asset_state_store import AssetStateStoreModel
+    except ImportError:
+        return
+    kept = AssetStateStoreModel.__table__.c
+    told = (
+        select(STARTS.dag_id, kept.value)
+        .join(AssetStateStoreModel.__table__, kept.asset_id == STARTS.asset_id)
+        .where(STARTS.dag_id.in_(OURS), kept.key == WATCH_PROBLEM)
+    )
+    for dag_id, value in ask(told):
+        if problem := _plain(value):
+            yield dag_id, problem
+
+
+def _plain(value: Any) -> str:
+    """Return a text that Airflow keeps as JSON, once or twice."""
+    for _ in range(2):
+        try:
+            value = json.loads(value)
+        except (TypeError, ValueError):
+            break
+    return value if isinstance(value, str) else ""
 
 
 def _dags(ask: Ask, readable: set[str]) -> Iterable[Dag]:

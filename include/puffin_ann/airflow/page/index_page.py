@@ -205,7 +205,9 @@ def _runs(runs: Runs, now_ms: int) -> Markup:
         element(
             "tr",
             element("th", run.dag_id.removeprefix("ann_").split("_")[0], scope="row"),
-            element("td", outcome(run, now_ms)),
+            element(
+                "td", outcome(run, now_ms), element("small", run.reason) if run.reason else None
+            ),
             element("td", _took(run), class_="number"),
             element("td", *_listed([_stage(run, stage) for stage in stages]), class_="stages"),
         )

@@ -143,7 +143,8 @@ def _declared(
     running = tuple(run for dag_id in sorted(ids) for run in known.running.get(dag_id, ()))
     failed = tuple(run for run in ended if run.state == "failed")
     asking = tuple(each for each in known.asking if each.dag_id in ids)
-    state, words = _state(document, failed, running, asking)
+    unwatched = next((known.unwatched[dag_id] for dag_id in ids & known.unwatched.keys()), "")
+    state, words = _state(document, failed, running, asking, unwatched)
     due = [dag.next_ms for dag in dags.values() if dag.next_ms is not None and not dag.is_paused]
     return Row(
         index=document.index if document else name,
@@ -171,6 +172,7 @@ def _state(
     failed: tuple[Run, ...],
     running: tuple[Run, ...],
     asking: tuple[Asking, ...],
+    unwatched: str,
 ) -> tuple[State, str]:
     """Return the worst that can be said, and why."""
     if failed:
@@ -179,6 +181,8 @@ def _state(
     if document is not None and document.outcome in ("problem", "unreachable"):
         state: State = "failing" if document.outcome == "problem" else "unreachable"
         return state, document.problem
+    if unwatched:
+        return "failing", f"no change starts a refresh: its table is not watched: {unwatched}"
     behind = _behind(document)
     waiting = {(run.dag_id, run.run_id) for run in asking}
     at_work = [

@@ -4,6 +4,9 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
+from airflow.sdk import Context
+
+from puffin_ann.airflow.dag_ids import REASON
 from puffin_ann.declaration import IndexDeclaration
 
 log = logging.getLogger("airflow.task")
@@ -25,6 +28,13 @@ def tell_state(declaration: IndexDeclaration) -> None:
             save(document)
     except Exception:
         log.exception("how index %s stands is not kept for the page", declaration.name)
+
+
+def say_why(context: Context, reason: str) -> None:
+    """Say on the run what it does and why: an XCom of its task, which the page shows, too."""
+    from puffin_ann.lifecycle.report.overview import sentence
+
+    context["ti"].xcom_push(key=REASON, value=sentence(reason))
 
 
 def collect_all(declarations: Sequence[IndexDeclaration]) -> Iterator[str]:

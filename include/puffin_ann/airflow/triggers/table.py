@@ -7,8 +7,12 @@ from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
+from puffin_ann.airflow.dag_ids import WATCH_PROBLEM
 from puffin_ann.errors import EnvironmentProblemError, NotFoundError, PuffinAnnError
+from puffin_ann.redaction import redact
 
+SILENT = "the table's catalog or store does not answer; the triggerer's log says more"
+LONGEST_PROBLEM = 400
 WAITED_KEY = "waited"
 SNAPSHOT_KEY = "snapshot_id"
 
@@ -46,6 +50,7 @@ class DataSnapshotTrigger(BaseEventTrigger):
         self.branch = branch
         self.poll_interval = poll_interval
         self.last_seen_snapshot_id = last_seen_snapshot_id
+        self._problem = ""
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return where this class stands, and its arguments."""
@@ -57,8 +62,12 @@ class DataSnapshotTrigger(BaseEventTrigger):
         last = await load_state(self, SNAPSHOT_KEY)
         if last:
             self.last_seen_snapshot_id = int(last)
+        told = await load_state(self, WATCH_PROBLEM)
         while True:
             head = await asyncio.to_thread(self._head_snapshot_id)
+            if self._problem != told:
+                told = self._problem
+                await store_state(self, WATCH_PROBLEM, told)
             previous = self.last_seen_snapshot_id
             if head is not None and head != previous:
                 self.last_seen_snapshot_id = head
@@ -77,14 +86,18 @@ class DataSnapshotTrigger(BaseEventTrigger):
         from puffin_ann.lake.catalog.tables import load_table
         from puffin_ann.lake.metadata.index_snapshots import data_snapshot
 
+        self._problem = ""
         try:
             found = data_snapshot(load_table(f"{self.iceberg_conn_id}.{self.table}"), self.branch)
         except NotFoundError:
             self.log.debug("%s does not exist yet; waiting", self.table)
             return None
-        except EnvironmentProblemError as error:
+        except PuffinAnnError as error:
             # To raise would kill the trigger, and have it started once a second until it succeeds.
             self.log.warning("%s; asking again in %s s", error, self.poll_interval)
+            # What a catalog says of itself, such as its address, is not for all who see the page.
+            is_silent = isinstance(error, EnvironmentProblemError)
+            self._problem = SILENT if is_silent else redact(str(error))[:LONGEST_PROBLEM]
             return None
         return found.snapshot_id if found else None
 

@@ -3,13 +3,15 @@
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
 from puffin_ann.cli.declarations import all_declared_on
-from puffin_ann.cli.output import AsJson, TableName, console, print_json, say
+from puffin_ann.cli.output import WIDE, AsJson, TableName, console, print_json, say
 
 if TYPE_CHECKING:
+    from puffin_ann.lifecycle.maintain.examination.findings import Finding
     from puffin_ann.lifecycle.runs.doctor import Diagnosis
 
 PROBLEMS_LEFT = 8
@@ -68,20 +70,38 @@ def doctor(
 def _show_diagnosis(found: "Diagnosis") -> None:
     if not found.findings:
         console.print(f"{found.table}: nothing is wrong", highlight=False)
+    elif console.width < WIDE:
+        say(f"indexes of {found.table}")
+        for finding in found.findings:
+            _show_lines(finding)
     else:
         grid = Grid(title=f"indexes of {found.table}", title_justify="left")
         for name in ("finding", "index", "what", "remedy"):
             grid.add_column(name, overflow="fold")
         for finding in found.findings:
-            cells = (
-                finding.kind if finding.is_problem else f"({finding.kind})",
-                ", ".join(finding.indexes),
-                f"{finding.what}\n{finding.file}".strip(),
-                "repaired" if finding.repaired else finding.remedy,
-            )
-            grid.add_row(*map(Text, cells))
+            kind, indexes, what, file, remedy = _cells(finding)
+            grid.add_row(*map(Text, (kind, indexes, f"{what}\n{file}".strip(), remedy)))
         console.print(grid)
-        if not any(finding.is_problem for finding in found.findings):
-            console.print(f"{found.table}: nothing is wrong", highlight=False)
+    if found.findings and not any(finding.is_problem for finding in found.findings):
+        console.print(f"{found.table}: nothing is wrong", highlight=False)
     for action in found.actions:
         say(f"did: {action}")
+
+
+def _cells(finding: "Finding") -> tuple[str, str, str, str, str]:
+    return (
+        finding.kind if finding.is_problem else f"({finding.kind})",
+        ", ".join(finding.indexes),
+        finding.what,
+        finding.file,
+        "repaired" if finding.repaired else finding.remedy,
+    )
+
+
+def _show_lines(finding: "Finding") -> None:
+    """Print a finding in lines, for a terminal that has no room for four columns."""
+    kind, indexes, what, file, remedy = _cells(finding)
+    console.print(Text(f"{kind} {indexes}".rstrip(), style="bold"))
+    for text in (what, file, f"remedy: {remedy}"):
+        if text:
+            console.print(Padding(Text(text, overflow="fold"), (0, 0, 0, 4)), highlight=False)

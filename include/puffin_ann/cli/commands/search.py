@@ -301,7 +301,7 @@ def _show(answers: "pa.Table", labels: list[str], columns: list[str]) -> None:
     for name in shown:
         grid.add_column(name, justify="right" if name in ("rank", "distance") else "left")
     if not columns:
-        grid.add_column("locator")
+        grid.add_column("locator", overflow="fold")
     for row in answers.to_pylist():
         cells = [labels[row["query"]], str(row["rank"]), f"{row['distance']:.4f}"]
         cells += [str(row[name]) for name in columns]

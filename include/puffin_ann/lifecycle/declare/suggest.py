@@ -78,7 +78,7 @@ def _key(seen: Seen, key: str | None) -> list[Line]:
         return [Line("key", key, "names a row beside its vector")]
     if not seen.keys:
         return []
-    reason = f"no value came twice in {seen.looked_at:,} rows"
+    reason = f"no value came twice in {seen.looked_at:,} of {seen.rows:,} rows"
     if seen.keys[1:]:
         reason += f"; nor in {', '.join(seen.keys[1:4])}"
     return [Line("key", seen.keys[0], reason)]

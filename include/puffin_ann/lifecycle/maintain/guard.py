@@ -27,6 +27,7 @@ from puffin_ann.lifecycle.publish.republish import republish, republish_under_ta
 from puffin_ann.lifecycle.runtime.retry import retry_on_conflict
 from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, take_inventory
 from puffin_ann.search.index_files import open_puffin
+from puffin_ann.search.versions import how_to_build_again
 
 log = logging.getLogger("puffin_ann")
 
@@ -81,7 +82,9 @@ def guard(
     for action in actions:
         log.info("guard: %s", action)
     for index in plan.lost:
-        log.error("guard: no readable file of index %s is left; build it again", index)
+        log.error(
+            "guard: no readable file of index %s is left; %s", index, how_to_build_again(index)
+        )
     return GuardReport(tuple(actions), plan.lost)
 
 

@@ -45,6 +45,7 @@ from puffin_ann.lifecycle.versions.inventory import (
 )
 from puffin_ann.search.index_version import IndexVersion, load_version
 from puffin_ann.search.versions import (
+    how_to_build_again,
     newest_version,
     require_versions,
 )
@@ -185,7 +186,7 @@ class _Renaming:
         if name not in live:
             raise DamagedIndexError(
                 f"no whole file of index {name!r} of {name_of(table)} is left that could be "
-                f"published as {after!r}; 'puffin-ann build {after} --force' builds it again"
+                f"published as {after!r}; {how_to_build_again(after)}"
             )
         version = None
         if after not in live:

@@ -210,7 +210,9 @@ def _lines(found: IndexStatus) -> Iterable[tuple[str, str]]:
     yield "shards", f"{found.shards}, {found.partitions} partitions"
     if found.deltas:
         yield "deltas", f"{found.deltas}, {found.delta_rows:,} vectors"
-    yield "vectors", f"{found.vectors:,}" + _skipped(found.skipped)
+    yield "vectors", f"{found.vectors:,}"
+    if found.skipped:
+        yield "skipped", f"{_counts(found.skipped)}: rows that no search can find"
     if found.tombstones:
         yield "tombstones", f"{found.tombstones:,}, at most {found.tombstone_ratio:.1%} of a shard"
     files = f"a file of {found.file_bytes:,}"
@@ -257,10 +259,8 @@ def _declared(found: IndexStatus) -> Iterable[tuple[str, str]]:
             )
 
 
-def _skipped(reasons: dict[str, int]) -> str:
-    if not reasons:
-        return ""
-    return "; skipped: " + ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
+def _counts(reasons: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
 
 
 def as_text(statuses: Iterable[IndexStatus]) -> str:

@@ -11,6 +11,7 @@ from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.runtime.progress import metering
 from puffin_ann.lifecycle.runtime.runners import Runner
+from puffin_ann.search.versions import how_to_build_again
 
 log = logging.getLogger("puffin_ann")
 
@@ -47,7 +48,10 @@ def guard_table(table: str, *, owner: str) -> tuple[str, ...]:
         # It removes nothing: a declaration that is not valid must not keep it from its work.
         known = known_declarations()
         found = guard(table, known.on(table) if known else ())
-    lost = [f"no readable file of index {name!r} is left; build it again" for name in found.lost]
+    lost = [
+        f"no readable file of index {name!r} is left; {how_to_build_again(name)}"
+        for name in found.lost
+    ]
     return (*found.actions, *lost)
 
 

@@ -25,7 +25,7 @@ def dags(declarations, load_dags) -> dict[str, DAG]:
 
 
 def pulling(**xcoms: object) -> SimpleNamespace:
-    return SimpleNamespace(xcom_pull=lambda task_ids: xcoms[task_ids])
+    return SimpleNamespace(xcom_pull=lambda task_ids: xcoms[task_ids], xcom_push=lambda **_: None)
 
 
 def test_without_a_bound_nobody_is_asked(load_dags):

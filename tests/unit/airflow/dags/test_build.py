@@ -243,7 +243,10 @@ def test_a_table_without_rows_ends_the_run_with_the_reason_and_fails_nothing(
 
     monkeypatch.setattr("puffin_ann.lifecycle.runs.build.plan_build", empty)
     monkeypatch.setattr("puffin_ann.lifecycle.runs.publish.report", lambda planned: "no index")
-    planned = called(dag.get_task("plan"), {"run_id": "run", "params": PARAMS})
+    told = {}
+    ti = SimpleNamespace(xcom_push=lambda key, value: told.update({key: value}))
+    planned = called(dag.get_task("plan"), {"run_id": "run", "params": PARAMS, "ti": ti})
+    assert told == {"reason": "table demo.glove.words has no live rows"}
     assert called(dag.get_task("deal_groups"), {}, planned) == []
     called(dag.get_task("report"), {}, planned)
     assert "no live rows" in capsys.readouterr().out

@@ -277,7 +277,11 @@ class TestRefresh:
             raise TooFewRowsError("table demo.glove.words is empty")
 
         monkeypatch.setattr("puffin_ann.lifecycle.runs.refresh.plan_refresh", empty)
-        planned = called(refresh.get_task("plan"), {"run_id": "run", "params": {"force": False}})
+        told = {}
+        ti = SimpleNamespace(xcom_push=lambda key, value: told.update({key: value}))
+        context = {"run_id": "run", "params": {"force": False}, "ti": ti}
+        planned = called(refresh.get_task("plan"), context)
+        assert told == {"reason": "table demo.glove.words is empty"}
         assert refresh.get_task("choose").python_callable(planned) == ["report"]
         assert "is empty" in capsys.readouterr().out
 

@@ -100,6 +100,13 @@ class TestStates:
         row = only(known(*dags("words"), documents=[wrong]))
         assert (row.state, row.words) == ("failing", "there is no column 'embeding'")
 
+    def test_one_whose_table_is_not_watched_is_failing_and_says_why(self):
+        found = known(*dags("words"), documents=[document("words")])
+        why = {"ann_refresh_words": "no catalog is called demo"}
+        row = only(replace(found, unwatched=why))
+        assert row.state == "failing"
+        assert row.words.endswith("its table is not watched: no catalog is called demo")
+
     def test_one_at_work_is_building(self):
         at_work = run("ann_build_words", "running")
         row = only(
@@ -202,6 +209,12 @@ def test_everything_is_escaped():
         assert EVIL not in text
         assert "&lt;script&gt;" in text
         assert Tags(text).found.count("script") in (2, 4)
+
+
+def test_a_run_says_what_it_did_and_why():
+    row = only(known(*dags("words"), documents=[document("words")]))
+    done = replace(run("ann_build_words", "success"), reason="the published version is up to date")
+    assert "the published version is up to date" in index_page(row, [(done, ())], [], NOW_MS)
 
 
 class TestFiguresOverTime:

@@ -154,6 +154,30 @@ class TestDataSnapshot:
             assert trigger._head_snapshot_id() is None
         assert len(events(trigger, 1)) == 1
 
+    def test_what_keeps_it_from_looking_is_kept_for_the_page_until_it_can(self, table, monkeypatch):
+        from puffin_ann.errors import BadInputError, CatalogUnavailableError
+
+        def failing(error: Exception):
+            def fail(name: str) -> None:
+                raise error
+
+            return fail
+
+        table.append(ROWS)
+        store = Store()
+        events(changed(store), 1)
+        assert "problem" not in store
+        for error, told in (
+            (CatalogUnavailableError("no answer from 10.0.0.1"), table_triggers.SILENT),
+            (BadInputError("no catalog is called demo"), "no catalog is called demo"),
+        ):
+            with monkeypatch.context() as patch:
+                patch.setattr("puffin_ann.lake.catalog.tables.load_table", failing(error))
+                assert events(changed(store), 1) == []
+            assert store["problem"] == told
+        events(changed(store), 1)
+        assert store["problem"] == ""
+
 
 class TestLag:
     def test_changes_that_waited_long_enough_are_one_event(self, table):

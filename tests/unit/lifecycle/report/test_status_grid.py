@@ -84,7 +84,8 @@ def test_what_searches_pay_for_is_shown():
     assert lines["deltas"] == "2, 1,500 vectors"
     assert lines["tombstones"] == "300, at most 12.5% of a shard"
     assert lines["coverage"] == "90.00%; 1,234 rows to scan, 56 masked"
-    assert lines["vectors"] == "20,000; skipped: 2 null, 1 not finite"
+    assert lines["vectors"] == "20,000"
+    assert lines["skipped"] == "2 null, 1 not finite: rows that no search can find"
 
 
 def test_a_recall_that_was_not_measured_is_not_shown_as_a_number():

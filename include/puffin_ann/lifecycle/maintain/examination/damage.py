@@ -36,7 +36,7 @@ from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.index_files import open_puffin
 from puffin_ann.search.index_version import SMALL_BLOBS, IndexVersion
-from puffin_ann.search.versions import index_in_name
+from puffin_ann.search.versions import how_to_build_again, index_in_name
 
 log = logging.getLogger("puffin_ann")
 
@@ -280,10 +280,10 @@ class _Remedies:
     def _by_files(self, damage: Damage) -> str:
         names = damage.indexes or self._lost or self._named(damage.file.path)
         is_beyond_us = is_folder(self._table.io, damage.file.path)  # something else in its place
-        builds = [f"'puffin-ann build {name} --force'" for name in names if name not in self._sound]
+        lost = [name for name in names if name not in self._sound]
         by_hand = "make it readable, or move it away by hand"
-        if builds:
-            again = f"build it again: {', '.join(builds)}; no other file holds it whole"
+        if lost:
+            again = f"{'; '.join(map(how_to_build_again, lost))}; no other file holds it whole"
             return f"{by_hand}, and {again}" if is_beyond_us else again
         if is_beyond_us:
             return f"{by_hand}: other files hold everything known to be in it"

@@ -10,6 +10,7 @@ from puffin_ann.lifecycle.maintain.former_names import advice_to_rename, renamin
 from puffin_ann.lifecycle.maintain.guard_plan import GuardPlan
 from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory
 from puffin_ann.lifecycle.versions.recorded_declaration import Recorded
+from puffin_ann.search.versions import how_to_build_again
 
 
 def find_lost(
@@ -42,7 +43,7 @@ def _lost(index: str, sign: str, advice: str) -> Finding:
         indexes=(index,),
         file="",
         what=f"index {index!r} was published ({sign}), and no readable file of it is left",
-        remedy=advice or f"build it again: 'puffin-ann build {index}' or its build DAG",
+        remedy=advice or how_to_build_again(index),
     )
 
 
