@@ -111,3 +111,32 @@ def test_a_page_of_two_hundred_indexes_asks_nothing_but_airflows_database(cockpi
     found = json.loads(done.stdout.splitlines()[-1])
     assert (found["asked"], found["rows"]) == ([], 200)
     assert found["seconds"] < LIMIT_SECONDS
+
+
+WATCHER = """
+import json, sys
+from airflow.models.asset import DagScheduleAssetReference
+from airflow.models.asset_state_store import AssetStateStoreModel
+from airflow.utils.session import create_session
+from sqlalchemy import select
+starts = DagScheduleAssetReference
+with create_session() as session:
+    asset = session.scalar(select(starts.asset_id).where(starts.dag_id == "ann_refresh_words"))
+    told = AssetStateStoreModel(asset_id=asset, key="problem", value=json.dumps(sys.argv[1]))
+    session.merge(told)
+"""
+"""What the API of Airflow does when the watcher of a table keeps something with its Asset."""
+
+
+def test_what_keeps_a_table_from_being_watched_is_told_until_it_is_watched_again(cockpit):
+    def words() -> dict:
+        _, text, _ = cockpit.get("/puffin-ann/api", cockpit.token("viewer"))
+        return next(each for each in json.loads(text)["indexes"] if each["index"] == "words")
+
+    before = words()["state"]
+    assert before != "failing"
+    cockpit.run(sys.executable, "-c", WATCHER, "no catalog is called demo")
+    assert words()["state"] == "failing"
+    assert words()["reason"].endswith("is not watched: no catalog is called demo")
+    cockpit.run(sys.executable, "-c", WATCHER, "")
+    assert words()["state"] == before
