@@ -1,5 +1,6 @@
 """API server, scheduler and worker that share no disk, as in docker-compose.yaml."""
 
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ column: embedding
 key: word
 shards: 2
 recall_target: 0.8
-refresh: {watch: false}
+refresh: {watch: false, min_rows: 10}
 maintain: {schedule: null}
 evaluate: {schedule: null}
 """
@@ -103,7 +104,8 @@ def test_the_worker_knows_no_database_and_the_api_server_no_table(parts, airflow
     worker = environment_of(parts.processes["worker"])
     server = environment_of(parts.processes["api-server"])
     assert str(parts.folder / "airflow.db") not in "".join(worker.values())
-    assert not (parts.home("worker") / "airflow.db").exists()
+    with sqlite3.connect(parts.home("worker") / "airflow.db") as own:  # Airflow makes an empty one
+        assert own.execute("SELECT name FROM sqlite_master").fetchall() == []
     assert str(parts.lake) not in "".join(server.values())
     assert worker["AIRFLOW_HOME"] != server["AIRFLOW_HOME"]
     asked = next(iter(airflow.states(COLLECT)))

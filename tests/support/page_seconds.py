@@ -1,4 +1,4 @@
-"""What a load of the page of all indexes takes who looks at it: elapsed time, over HTTP.
+"""What a load of the page of all indexes takes who looks at it, over HTTP, and what its server.
 
 Run as a program: `PYTHONPATH=include/local python -m tests.support.page_seconds`. It starts an API
 server of Airflow that knows 200 indexes, of which every fourth has a silent catalog, and loads the
@@ -9,6 +9,8 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
+
+import psutil
 
 from tests.support.cockpit import Cockpit
 
@@ -21,7 +23,11 @@ def main() -> None:
         try:
             server.start(INDEXES)
             token = server.token("admin")
-            loads = [seconds(server, token) for _ in range(WARMING + LOADS)][WARMING:]
+            for _ in range(WARMING):
+                seconds(server, token)
+            before = processor_seconds(server)
+            loads = [seconds(server, token) for _ in range(LOADS)]
+            busy = (processor_seconds(server) - before) / LOADS
             anew = []
             for _ in range(LOOKS):
                 server.seed(INDEXES)
@@ -30,7 +36,8 @@ def main() -> None:
             server.stop()
     print(
         f"{INDEXES} indexes, {LOADS} loads after {WARMING} others: "
-        f"median {1000 * statistics.median(loads):.0f} ms, longest {1000 * max(loads):.0f} ms\n"
+        f"median {1000 * statistics.median(loads):.0f} ms, longest {1000 * max(loads):.0f} ms; "
+        f"{1000 * busy:.0f} ms of processor time each\n"
         f"the first load after all were looked at again, {LOOKS} times: "
         f"median {1000 * statistics.median(anew):.0f} ms, longest {1000 * max(anew):.0f} ms"
     )
@@ -43,6 +50,14 @@ def seconds(server: Cockpit, token: str) -> float:
     took = time.perf_counter() - began
     assert (status, text.count("<tr data-state=")) == (200, INDEXES)
     return took
+
+
+def processor_seconds(server: Cockpit) -> float:
+    """Return what the server and its processes have used of processors."""
+    assert server.process is not None
+    leader = psutil.Process(server.process.pid)
+    times = [process.cpu_times() for process in (leader, *leader.children(recursive=True))]
+    return sum(each.user + each.system for each in times)
 
 
 if __name__ == "__main__":
