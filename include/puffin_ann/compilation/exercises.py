@@ -217,8 +217,23 @@ def _vamana_in_bulk(folder: Path) -> None:
 def _vamana_beams(folder: Path) -> None:
     for metric in METRICS:
         for beam in ("full", "pq", "edges"):
-            _shard("vamana", metric, _vectors(SHARD_ROWS, WIDE), folder / metric / beam, beam=beam)
+            shard = _shard(
+                "vamana", metric, _vectors(SHARD_ROWS, WIDE), folder / metric / beam, beam=beam
+            )
+        _ask_several(shard)
         _insert("vamana", metric, folder / metric / "insert")
+
+
+def _ask_several(folder: Path) -> None:
+    """Ask several graphs of packed nodes together, which those of the indexes here are not."""
+    from puffin_ann.ann.vamana.several import Several
+    from puffin_ann.engines.vamana import VamanaEngine
+
+    searcher = VamanaEngine().open(folder, "edges").packed_searcher
+    if searcher is None:
+        raise RuntimeError("no packed nodes were made")
+    several = Several([searcher, searcher], [None, None])
+    several.search(_vectors(1, WIDE), 5, np.full((2, 1), 20, np.int64))
 
 
 def _other_engines(folder: Path) -> None:

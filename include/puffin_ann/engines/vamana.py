@@ -77,6 +77,7 @@ class VamanaShard(StoredVectors):
             zero_rows=zero_rows,
             beam=beam,
         )
+        self._has_zero_rows = zero_rows is not None and len(zero_rows) > 0
         touched = [self._vectors]
         if self.beam == "edges" and packed is not None:
             touched.append(packed.array)
@@ -110,6 +111,14 @@ class VamanaShard(StoredVectors):
         queries = check_search(queries, k, self.dimension)
         mask = exclude(deleted, allowed, self.rows)
         return self._searcher.search(queries, k, width=width, deleted=mask, threads=threads)
+
+    @property
+    def packed_searcher(self) -> Searcher | None:
+        """What searches it by packed nodes alone; None if it does not, or rows have no place there.
+
+        Those are rows without a direction, of which the graph knows nothing.
+        """
+        return self._searcher if self.beam == "edges" and not self._has_zero_rows else None
 
 
 class VamanaEngine:

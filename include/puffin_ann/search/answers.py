@@ -13,7 +13,7 @@ from puffin_ann.search.explain.recorder import enter
 from puffin_ann.search.included.answers import RowPlaces, kept_values
 from puffin_ann.search.included.kept_columns import KeptColumns
 from puffin_ann.search.merge import Merged, Source, in_shards, keys_of
-from puffin_ann.search.results import Kept, SearchReport, answer_table, strings_of
+from puffin_ann.search.results import Kept, SearchReport, Texts, answer_table
 from puffin_ann.search.snapshot_view import SnapshotView
 
 
@@ -45,17 +45,21 @@ class Answers:
             report: of the answer.
         """
         there = merged.sources >= 0
-        query, rank = np.nonzero(there)
-        keys = keys_of(sources, merged.sources[there], merged.ordinals[there])
+        query, rank = there.nonzero()
+        # Most often all are there, and a view of them will do.
+        some = slice(None) if len(query) == there.size else there.ravel()
+        origin, ordinals = merged.sources.ravel()[some], merged.ordinals.ravel()[some]
+        distances = merged.distances.ravel()[some]
+        keys = keys_of(sources, origin, ordinals)
         rank += 1
 
         def kept(fields: Sequence[NestedField]) -> tuple[NDArray[np.bool_], pa.Table]:
-            shards = in_shards(sources, merged.sources[there], merged.ordinals[there])
+            shards = in_shards(sources, origin, ordinals)
             locators = np.stack([self._file_ids[keys[0]], keys[1], keys[2]])
             return kept_values(self._kept, fields, RowPlaces(*shards, locators))
 
         has_kept = kept if columns and self._kept.blobs else None
-        return self.of_rows(query, rank, merged.distances[there], keys, columns, report, has_kept)
+        return self.of_rows(query, rank, distances, keys, columns, report, has_kept)
 
     def of_rows(
         self,
@@ -84,6 +88,6 @@ class Answers:
         return found
 
     @cached_property
-    def _paths(self) -> pa.StringArray:
+    def _paths(self) -> Texts:
         """Of the data files, by rank."""
-        return strings_of(self._view.files)
+        return Texts(self._view.files)

@@ -1,8 +1,8 @@
 """Make one answer of the answers of many sources: arrays in, arrays out."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,7 @@ from puffin_ann.ann.core.kernels_merge import merge_ascending
 LocatorKeys = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """Answers of one shard, or of the scan, for all queries of a batch.
 
     Attributes:
@@ -32,8 +31,7 @@ class Source:
     ordinals_in_shard: NDArray[np.int64] | None = None
 
 
-@dataclass(frozen=True)
-class Merged:
+class Merged(NamedTuple):
     """The k best of all sources.
 
     Attributes:
@@ -61,30 +59,20 @@ def merge(sources: Sequence[Source], k: int) -> Merged:
         return Merged(np.where(ordinals < 0, -1, 0), ordinals, source.distances[:, :k])
     distances = np.concatenate([source.distances for source in sources], axis=1)
     ordinals = np.concatenate([source.ordinals for source in sources], axis=1)
-    # One more than k: whether the last of them is tied with what comes next.
-    order = np.empty((len(ordinals), min(k + 1, ordinals.shape[1])), np.int64)
-    tied = np.empty(len(ordinals), np.bool_)
+    shape = len(ordinals), min(k, ordinals.shape[1])
     begins = np.array([0, *accumulate(source.ordinals.shape[1] for source in sources)], np.int64)
+    nearest = np.empty(shape, np.int64), np.empty(shape, np.int64), np.empty(shape, np.float32)
+    tied = np.empty(len(ordinals), np.bool_)
     heads = np.empty(len(sources), np.int64)
-    merge_ascending(distances, ordinals, begins, heads, order, tied)
-    for row in tied.nonzero()[0].tolist():
-        ties = _order_with_ties(
-            sources, _origin(begins, np.arange(begins[-1])), ordinals[row], distances[row]
-        )
-        order[row] = ties[: k + 1]
-    order = order[:, :k]
-    lines = np.arange(len(ordinals))[:, None]
-    origin, answers = _origin(begins, order), ordinals[lines, order]
-    ordered = distances[lines, order]
-    if order.min(initial=0) < 0 or answers.min(initial=0) < 0:
-        nobody = (order < 0) | (answers < 0)  # -1 names the last place of all
-        origin[nobody], answers[nobody], ordered[nobody] = -1, -1, np.inf
-    return Merged(origin, answers, ordered)
-
-
-def _origin(begins: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the sources that places among all their answers are of."""
-    return begins.searchsorted(places, side="right") - 1
+    if merge_ascending(distances, ordinals, begins, heads, nearest, tied):
+        origin = begins.searchsorted(np.arange(begins[-1]), side="right") - 1
+        for row in tied.nonzero()[0].tolist():
+            order = _order_with_ties(sources, origin, ordinals[row], distances[row])[: shape[1]]
+            is_there = ordinals[row, order] >= 0
+            nearest[0][row] = np.where(is_there, origin[order], -1)
+            nearest[1][row] = np.where(is_there, ordinals[row, order], -1)
+            nearest[2][row] = np.where(is_there, distances[row, order], np.inf)
+    return Merged(*nearest)
 
 
 def _order_with_ties(

@@ -3,7 +3,8 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, starmap
+from functools import cached_property, lru_cache
+from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,17 @@ LOCATOR = pa.struct(
 
 _LOCATOR_FIELDS = list(LOCATOR)
 
-_OWN_NAMES = ("query", "rank", "distance")
-OWN = (*_OWN_NAMES, "locator")
+_NUMBERS = [
+    pa.field("query", pa.int32()),
+    pa.field("rank", pa.int32()),
+    pa.field("distance", pa.float32()),
+]
+_LOCATOR = pa.field("locator", LOCATOR)
+OWN = (*(field.name for field in _NUMBERS), _LOCATOR.name)
 """Columns that every answer has."""
+
+JOINED_TEXTS = 4096
+"""Up to so many texts are joined: `take` has to be looked up, which takes longer than that."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +93,8 @@ def check_columns(columns: Sequence[str]) -> None:
     Raises:
         QueryError: names the one that cannot.
     """
+    if not columns:
+        return
     clash = sorted({*columns} & {*OWN})
     if clash:
         raise QueryError(
@@ -106,18 +117,48 @@ def array_of(values: NDArray[Any]) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
-def strings_of(texts: Sequence[str]) -> pa.StringArray:
+class Texts:
+    """Texts, to be answered many times over.
+
+    Args:
+        texts: at least one.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._encoded = [text.encode() for text in texts]
+        self._lengths = np.array([len(text) for text in self._encoded], np.int32)
+
+    def at(self, places: NDArray[np.int64]) -> pa.StringArray:
+        """Return the texts at some places, (n,) int64."""
+        if len(places) > JOINED_TEXTS:
+            return self._all.take(array_of(places))
+        encoded = self._encoded
+        return _strings([encoded[place] for place in places.tolist()], self._lengths[places])
+
+    @cached_property
+    def _all(self) -> pa.StringArray:
+        return _strings(self._encoded, self._lengths)
+
+
+def _strings(encoded: Sequence[bytes], lengths: NDArray[np.int32]) -> pa.StringArray:
     """Return texts as an Arrow array; see `array_of`."""
-    encoded = [text.encode() for text in texts]
-    ends = np.array([0, *accumulate(map(len, encoded))], np.int32)
+    ends = np.zeros(len(encoded) + 1, np.int32)
+    lengths.cumsum(out=ends[1:])
     return pa.StringArray.from_buffers(
         len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))
     )
 
 
+@lru_cache(maxsize=256)
+def _schema(report: SearchReport, columns: tuple[pa.Field, ...]) -> pa.Schema:
+    """Return the schema of an answer; the same report comes again with most."""
+    metadata = {"puffin_ann": json.dumps(vars(report))}
+    return pa.schema([*_NUMBERS, *columns, _LOCATOR], metadata)
+
+
 def answer_table(
     table: Table,
-    files: pa.StringArray,
+    files: Texts,
     sizes: NDArray[np.int64],
     query: NDArray[np.int64],
     rank: NDArray[np.int64],
@@ -143,14 +184,14 @@ def answer_table(
     """
     locator = pa.StructArray.from_arrays(
         [
-            files.take(array_of(keys[0])),
+            files.at(keys[0]),
             array_of(keys[1].astype(np.int32)),
             array_of(keys[2]),
         ],
         fields=_LOCATOR_FIELDS,
     )
     own = [array_of(query.astype(np.int32)), array_of(rank.astype(np.int32)), array_of(distances)]
-    names = list(_OWN_NAMES)
+    fields: tuple[pa.Field, ...] = ()
     if columns:
         reader = ColumnReader(table, columns)
         there, fetched = np.zeros(len(query), np.bool_), None
@@ -162,21 +203,20 @@ def answer_table(
         report = replace(
             report, bytes_of_columns=reader.bytes_read, rows_with_columns=int(there.sum())
         )
-        names += fetched.column_names
+        fields = tuple(fetched.schema)
         own += fetched.columns
-    metadata = {"puffin_ann": json.dumps(vars(report))}
-    return pa.Table.from_arrays([*own, locator], [*names, "locator"], metadata=metadata)
+    return pa.Table.from_arrays([*own, locator], schema=_schema(report, fields))
 
 
 def _read(
     reader: ColumnReader,
-    files: pa.StringArray,
+    files: Texts,
     sizes: NDArray[np.int64],
     keys: NDArray[np.int64],
 ) -> pa.Table:
     """Return columns of rows as the table has them."""
     found, numbers = np.unique(keys[0], return_inverse=True)
-    named = zip(files.take(array_of(found)).to_pylist(), sizes[found].tolist(), strict=True)
+    named = zip(files.at(found).to_pylist(), sizes[found].tolist(), strict=True)
     return reader.rows(list(starmap(DataFile, named)), numbers, keys[1], keys[2])
 
 

@@ -110,7 +110,7 @@ def test_one_deleted_row_does_not_make_a_graph_search_compare_all(shard, words, 
     def refused(*arguments, **named):
         raise AssertionError("all rows are compared")
 
-    monkeypatch.setattr(searched._searcher._answering, "exhaustive", refused)
+    monkeypatch.setattr(searched._searcher.answering, "exhaustive", refused)
     deleted = np.zeros(ROWS, np.bool_)
     deleted[5] = True
     searched.search(words[ROWS:], K, width=100, deleted=deleted)

@@ -55,3 +55,45 @@ def share_widths(
             step = farther if farther < steps else steps
             out[query, owners[shard]] = shares[int(np.rint(step))]
         out[query, owners[home]] = np.float32(1)
+
+
+@kernel(allocates=True)
+def share_widths_of_few(
+    queries: NDArray[np.float32],
+    doubled: NDArray[np.float32],
+    squares: NDArray[np.float32],
+    nearest_cells: int,
+    begins: NDArray[np.int64],
+    owners: NDArray[np.int64],
+    steps_a_unit: np.float32,
+    shares: NDArray[np.float32],
+    out: NDArray[np.float32],
+) -> None:
+    """Write what `share_widths` does of queries so few that BLAS would take longer to begin.
+
+    Args:
+        queries: `(q, d) float32`.
+        doubled: `(d, c) float32`, twice the centroids.
+        squares: `(c,) float32`, their squared lengths.
+        nearest_cells: cells whose shards are searched, at least 1.
+        begins: as of `share_widths`.
+        owners: as of `share_widths`.
+        steps_a_unit: as of `share_widths`.
+        shares: as of `share_widths`.
+        out: `(q, shards) float32`, written, all 0 before.
+    """
+    cells = len(squares)
+    scores = np.empty((len(queries), cells), np.float32)
+    limits = np.empty(len(queries), np.float32)
+    nearest = np.empty(len(owners), np.float32)
+    for query in range(len(queries)):
+        line = scores[query]
+        line[:] = squares
+        for z in range(doubled.shape[0]):
+            number, centroids = queries[query, z], doubled[z]
+            for cell in range(cells):
+                line[cell] -= number * centroids[cell]
+        limits[query] = np.inf
+        if nearest_cells < cells:
+            limits[query] = np.partition(line, nearest_cells - 1)[nearest_cells - 1]
+    share_widths(queries, scores, limits, begins, owners, steps_a_unit, shares, nearest, out)

@@ -25,33 +25,43 @@ def merge_ascending(
     ordinals: NDArray[np.int64],
     begins: NDArray[np.int64],
     heads: NDArray[np.int64],
-    places: NDArray[np.int64],
+    nearest: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]],
     tied: NDArray[np.bool_],
-) -> None:
-    """Write the places of the smallest distances of each line, in order; ties by place.
+) -> bool:
+    """Write the nearest answers of each line, in order; ties by source. Return whether any tie.
 
     Args:
         distances: `(q, m) float32`, the answers of all sources side by side; those of each ascend.
         ordinals: `(q, m) int64`, below 0 where there is no answer; behind the answers of a source.
         begins: `(s + 1,) int64`, where each source begins, and m.
         heads: `(s,) int64`, scratch.
-        places: `(q, w) int64`, w ≤ m, written: -1 where no answers are left.
-        tied: `(q,) bool`, written: whether two that follow each other are as far.
+        nearest: written, `(q, k)` each: the source, the ordinal and the distance; -1, -1 and
+            infinity where no answers are left.
+        tied: `(q,) bool`, written: whether two that follow each other are as far, also the last of
+            these and the first that is left.
     """
+    sources, chosen, ordered = nearest
+    any_tied = False
     for line in range(len(distances)):
         for source in range(len(heads)):
             heads[source] = begins[source]
         tied[line] = False
-        places[line] = -1
-        for place in range(places.shape[1]):
+        sources[line] = -1
+        chosen[line] = -1
+        ordered[line] = np.inf
+        for place in range(sources.shape[1] + 1):
             best = _nearest(distances[line], ordinals[line], begins, heads)
             if best < 0:
                 break
-            places[line, place] = heads[best]
-            if place > 0:
-                before = distances[line, places[line, place - 1]]
-                tied[line] |= distances[line, heads[best]] == before
+            head = heads[best]
+            if place > 0 and distances[line, head] == ordered[line, place - 1]:
+                tied[line] = any_tied = True
+            if place < sources.shape[1]:
+                sources[line, place] = best
+                chosen[line, place] = ordinals[line, head]
+                ordered[line, place] = distances[line, head]
             heads[best] += 1
+    return any_tied
 
 
 @kernel()

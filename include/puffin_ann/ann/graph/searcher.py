@@ -106,7 +106,7 @@ class Answering:
         else:
             widths = np.full(len(queries), min(width, rows), np.int64)
             widest = width
-        limit = live if live == rows else self._compared_from(live)
+        limit = self.compared_from(live)
         compared = None  # a single query takes so little time that an array more would be felt
         if max(widest, k) >= limit:
             compared = np.maximum(widths, k) >= limit
@@ -163,14 +163,20 @@ class Answering:
         """Return the k nearest live rows of each query, exactly."""
         return self._live_rows.nearest(queries, k, deleted=deleted, threads=threads)
 
-    def _compared_from(self, live: int) -> int:
-        """Return from which width on it takes less time to compare all live rows.
+    def live(self, deleted: NDArray[np.uint8] | None) -> int:
+        """Return how many rows live."""
+        return self._live_rows.count(deleted)
+
+    def compared_from(self, live: int) -> int:
+        """Return from which width on all live rows are compared: it takes less time.
 
         At equal recall a search takes longer, the fewer rows live: with nine tenths deleted 3 times
         as long if those lie anywhere, 11 times if in one cluster; 10 times is assumed. How many
         queries come together does not matter, though a comparison takes a seventh of the time in a
         large batch: answers must not depend on it.
         """
+        if live in (0, len(self.vectors)):
+            return live
         longer = len(self.vectors) / live
         return min(live, math.ceil(live / (self._expansion * longer)))
 

@@ -10,6 +10,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
+from numba.np.arrayobj import populate_array
 
 I32 = ir.IntType(32)
 
@@ -103,3 +104,43 @@ def ternary(result: Result, emit: Emit) -> Any:
         return (result or x)(x, y, z), _generator(emit)
 
     return intrinsic(typed)
+
+
+def _array_at(dtype: Any, extents: int) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        array = context.make_array(signature.return_type)(context, builder)
+        step = context.get_value_type(types.intp)(dtype.bitwidth // 8)
+        steps = [step]
+        for extent in reversed(values[2:]):
+            steps.insert(0, builder.mul(steps[0], extent))
+        populate_array(  # type: ignore[no-untyped-call]
+            array,
+            data=builder.inttoptr(values[0], array.data.type),
+            shape=values[1:],
+            strides=steps,
+            itemsize=step,
+            meminfo=None,
+        )
+        return array._getvalue()
+
+    def numbers(context: Any, address: Any, count: Any) -> Any:
+        return types.Array(dtype, 1, "C")(address, types.intp), generate
+
+    def rows(context: Any, address: Any, count: Any, width: Any) -> Any:
+        return types.Array(dtype, 2, "C")(address, types.intp, types.intp), generate
+
+    return intrinsic(numbers if extents == 1 else rows)
+
+
+def numbers_at(dtype: Any) -> Any:
+    """Return `numbers(address, count)`: the `(count,)` numbers in memory from an address on.
+
+    Arrays whose number is known only when a kernel runs cannot be its arguments; their addresses,
+    in one array, can. The caller holds the arrays as long as the kernel runs.
+    """
+    return _array_at(dtype, 1)
+
+
+def rows_at(dtype: Any) -> Any:
+    """Return `rows(address, count, width)`, which are `(count, width)`; see `numbers_at`."""
+    return _array_at(dtype, 2)

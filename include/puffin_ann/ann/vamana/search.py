@@ -90,6 +90,11 @@ class Linked:
 class Searcher:
     """A graph, ready to be searched by several threads at once.
 
+    Attributes:
+        beam: what the beam reads.
+        answering: completes its answers.
+        packed_graph: where the beam reads packed nodes.
+
     Args:
         linked: the graph.
         codes: product-quantised rows, or None.
@@ -111,7 +116,7 @@ class Searcher:
         self.beam = choose_beam(
             beam, space.shape[1], codes=codes is not None, packed=packed is not None
         )
-        self._answering = Answering(
+        self.answering = Answering(
             linked.metric, linked.vectors, zero_rows, expansion=EXPANSIONS[self.beam]
         )
         if self.beam == "edges" and packed is not None:
@@ -134,6 +139,7 @@ class Searcher:
                 frame.within,
                 float(np.sqrt((first * first).sum())),
             )
+            self.packed_graph = graph_fields
             self._packed: Fields = tuple(graph_fields)
             return
         self._space: Fields = tuple(Space(read_only(space).reshape(-1), space.shape[1]))
@@ -165,7 +171,7 @@ class Searcher:
         threads: int = 1,
     ) -> Answers:
         """Return min(k, live rows) near rows of each query; see `Answering.answer`."""
-        return self._answering.answer(
+        return self.answering.answer(
             self._run, queries, k, width=width, deleted=deleted, threads=threads
         )
 
@@ -185,4 +191,4 @@ class Searcher:
 
     def _moved(self, batch: QueryBatch) -> NDArray[np.float32]:
         """Return the queries in the space, flat."""
-        return spaces.of_queries(batch.queries, self._answering.metric.name).reshape(-1)
+        return spaces.of_queries(batch.queries, self.answering.metric.name).reshape(-1)

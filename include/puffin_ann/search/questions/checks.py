@@ -14,6 +14,8 @@ log = logging.getLogger("puffin_ann")
 
 Freshness = Literal["exact", "indexed"]
 
+_FRESHNESS, _POLICIES = get_args(Freshness), get_args(StalePolicy)
+
 
 def checked_queries(queries: ArrayLike, dimension: int, index: str) -> NDArray[np.float32]:
     """Return queries as (q, dimension) float32; one alone may be (dimension,).
@@ -26,11 +28,10 @@ def checked_queries(queries: ArrayLike, dimension: int, index: str) -> NDArray[n
     Raises:
         QueryError: they are no finite numbers, or of another shape.
     """
-    try:
-        with np.errstate(over="ignore"):  # beyond float32 becomes infinite, refused below
-            batch = np.ascontiguousarray(queries, dtype=np.float32)
-    except (TypeError, ValueError) as error:
-        raise QueryError(f"queries are not numbers of one dimension: {error}") from None
+    if isinstance(queries, np.ndarray) and queries.dtype == np.float32:
+        batch = np.ascontiguousarray(queries)
+    else:
+        batch = _as_float32(queries)
     if batch.ndim == 1:
         batch = batch[None, :]
     if batch.ndim != 2 or batch.shape[1] != dimension:
@@ -44,13 +45,26 @@ def checked_queries(queries: ArrayLike, dimension: int, index: str) -> NDArray[n
     return batch
 
 
+def _as_float32(queries: ArrayLike) -> NDArray[np.float32]:
+    """Return numbers of any kind; beyond float32 they become infinite.
+
+    Raises:
+        QueryError: they are none.
+    """
+    try:
+        with np.errstate(over="ignore"):
+            return np.ascontiguousarray(queries, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise QueryError(f"queries are not numbers of one dimension: {error}") from None
+
+
 def checked_freshness(freshness: Freshness) -> None:
     """Require one of the allowed values.
 
     Raises:
         QueryError: it is none.
     """
-    if freshness not in get_args(Freshness):
+    if freshness not in _FRESHNESS:
         raise QueryError(f"freshness is {freshness!r}; allowed: 'exact', 'indexed'")
 
 
@@ -60,8 +74,8 @@ def checked_stale_policy(policy: StalePolicy) -> None:
     Raises:
         QueryError: it is none.
     """
-    if policy not in get_args(StalePolicy):
-        allowed = ", ".join(map(repr, get_args(StalePolicy)))
+    if policy not in _POLICIES:
+        allowed = ", ".join(map(repr, _POLICIES))
         raise QueryError(f"stale_policy is {policy!r}; allowed: {allowed}")
 
 

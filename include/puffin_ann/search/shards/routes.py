@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
-from puffin_ann.ann.clustering.kernels_routing import share_widths
+from puffin_ann.ann.clustering.kernels_routing import share_widths, share_widths_of_few
 from puffin_ann.ann.core import blas
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.blobs.partitions import Partitions
@@ -29,6 +29,9 @@ FARTHEST_SHARE = 0.25
 
 FARTHEST = 0.2
 """By how much that cell's squared distance exceeds the smallest one, as a share of that."""
+
+FEW = 4
+"""Queries, at most, that are routed by a kernel: BLAS has to be told to use one thread first."""
 
 STEPS = 3
 """Steps in which the share falls from `NEAREST_SHARE` to `FARTHEST_SHARE`.
@@ -76,8 +79,16 @@ class Router:
             queries: (q, dc) float32 in the search space of the metric.
             probe_partitions: nearest cells to consider, at least 1.
         """
+        shares = np.zeros((len(queries), self.shards), np.float32)
+        if len(queries) <= FEW:
+            share_widths_of_few(
+                queries, self._doubled, self._squares, probe_partitions, self._begins,
+                self._owners, _STEPS_A_UNIT, _SHARES, shares,
+            )  # fmt: skip
+            return shares
+        # BLAS's own threads would go on spinning for a tenth of a second, on the cores of ours.
         # Queries so long that squares leave float32 are near no cell, or all.
-        with np.errstate(over="ignore", invalid="ignore"):
+        with blas.single_thread(), np.errstate(over="ignore", invalid="ignore"):
             scores = queries @ self._doubled
             np.subtract(self._squares, scores, out=scores)
         last = probe_partitions - 1
@@ -86,7 +97,6 @@ class Router:
         else:
             limits = np.full(len(queries), np.inf, np.float32)
         nearest = np.empty(len(self._owners), np.float32)
-        shares = np.zeros((len(queries), self.shards), np.float32)
         share_widths(
             queries, scores, limits, self._begins, self._owners, _STEPS_A_UNIT, _SHARES, nearest,
             shares,
@@ -135,9 +145,7 @@ class Routes:
         router = self._router
         if router is None:
             return self._everywhere(len(queries))
-        # BLAS's own threads would go on spinning for a tenth of a second, on the cores of ours.
-        with blas.single_thread():
-            routed = router.shares(self._metric.queries_to_search_space(queries), probe_partitions)
+        routed = router.shares(self._metric.queries_to_search_space(queries), probe_partitions)
         if router.shards == len(self.is_delta) and not self.is_delta.any():
             return routed
         every = np.zeros((len(queries), len(self.is_delta)), np.float32)

@@ -1,7 +1,6 @@
 """Sift near rows for those that satisfy a condition, and search for queries left short of them."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +61,7 @@ def _only(source: Source, kept: NDArray[np.bool_]) -> Source:
     """Return a source without its answers to the other queries; (q,) bool."""
     ordinals = np.where(kept[:, None], source.ordinals, -1)
     distances = np.where(kept[:, None], source.distances, np.float32(np.inf))
-    return replace(source, ordinals=ordinals, distances=distances)
+    return source._replace(ordinals=ordinals, distances=distances)
 
 
 def _spread(source: Source, asked: NDArray[np.bool_]) -> Source:
@@ -70,4 +69,4 @@ def _spread(source: Source, asked: NDArray[np.bool_]) -> Source:
     shape = len(asked), source.ordinals.shape[1]
     ordinals, distances = np.full(shape, -1, np.int64), np.full(shape, np.inf, np.float32)
     ordinals[asked], distances[asked] = source.ordinals, source.distances
-    return replace(source, ordinals=ordinals, distances=distances)
+    return source._replace(ordinals=ordinals, distances=distances)

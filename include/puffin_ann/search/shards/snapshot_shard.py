@@ -57,6 +57,11 @@ class SnapshotShard:
         self._algorithm, self._dimension = routing.algorithm, routing.dimension
         self._metric = METRICS[routing.metric]
 
+    @property
+    def deleted(self) -> NDArray[np.bool_] | None:
+        """(n,) bool, rows that are not live; None if all are. Not to be changed."""
+        return self._deleted
+
     def allowed(self, allowed: AllowedRows) -> ShardRows:
         """Return the rows that may be answered under a condition."""
         return allowed.of_shard(self.entry.shard_id, self.loaded.locators, self._deleted)

@@ -8,9 +8,10 @@ since at widths above 100 walking there takes as long as the scan.
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
 from puffin_ann.ann.core.types import Fields
@@ -41,6 +42,7 @@ from puffin_ann.ann.graph.primitives import (
     squared_of,
 )
 from puffin_ann.ann.simd.fastscan import BLOCK, GROUP_BYTES, block_sums
+from puffin_ann.ann.simd.intrinsics import numbers_at, rows_at
 from puffin_ann.ann.simd.kernels_distance import distance, dot, order_key
 from puffin_ann.ann.simd.vectors import (
     F32X16,
@@ -62,6 +64,7 @@ from puffin_ann.ann.simd.vectors import (
 from puffin_ann.ann.vamana.packed.kernels_pack import HEAD_BYTES, TAIL_BYTES, rotate
 from puffin_ann.ann.vamana.packed.kernels_tables import (
     PackedGraph,
+    PackedGraphs,
     PlacedQuery,
     place_query,
     tables_of,
@@ -92,6 +95,34 @@ _load, _store, _fill = load_of(F32X16), store_of(F32X16), fill_of(F32X16)
 _load_keys, _store_keys = load_of(U32X16), store_of(U32X16)
 _load_halves, _widen, _upper = load_of(U16X16), widened_to(U32X16), left_by(16)
 _as_floats = bits_as(F32X16)
+_bytes, _numbers = numbers_at(types.uint8), numbers_at(types.uint32)
+_rows = rows_at(types.float32)
+
+
+class Room(NamedTuple):
+    """What a search writes to and reads again; see `ask`.
+
+    Attributes:
+        pool: uint64, candidates that are live rows; see `Pools`.
+        passed: uint64, deleted rows passed through; see `Pools`.
+        best: uint64, see `walk`.
+        placed: `(w,) float32`, a query in the frame.
+        scratch: `(w,) float32`.
+        moved: `(w,) float32`, the query rotated.
+        asked: `(d,) float32`, see `PlacedQuery`.
+        tables: uint8, see `PlacedQuery`.
+        estimates: `(32,) float32`.
+    """
+
+    pool: NDArray[np.uint64]
+    passed: NDArray[np.uint64]
+    best: NDArray[np.uint64]
+    placed: NDArray[np.float32]
+    scratch: NDArray[np.float32]
+    moved: NDArray[np.float32]
+    asked: NDArray[np.float32]
+    tables: NDArray[np.uint8]
+    estimates: NDArray[np.float32]
 
 
 @kernel()
@@ -332,26 +363,33 @@ def walk(
 
 @kernel()
 def answer(
-    batch: QueryBatch,
+    metric: int,
+    queries: NDArray[np.float32],
     query: Any,
     square: float,
     length: float,
     best: NDArray[np.uint64],
     found: Whole,
-) -> None:
-    """Write the k nearest of the rows found by their exact distances, and how many there are.
+    vectors: NDArray[np.float32],
+    ids: NDArray[np.int64],
+    distances: NDArray[np.float32],
+) -> Whole:
+    """Write the k nearest of the rows found by their exact distances; return how many there are.
 
     Beyond the first k only those are measured that rounding may have put there.
 
     Args:
-        batch: its answers are written.
-        query: which of its queries.
+        metric: code.
+        queries: `(q, d) float32`.
+        query: which of them.
         square: its squared norm.
         length: of the query as it was searched, see `place_query`.
         best: candidates by their float32 distances, ascending; overwritten.
         found: how many.
+        vectors: `(n, d) float32`, rows as stored.
+        ids: `(k,) int64`, written; -1 where there is none.
+        distances: `(k,) float32`, written; infinite there.
     """
-    vectors, ids = batch.vectors, batch.ids[query]
     k = U64(len(ids))
     count = min(k, U64(found))
     flat = vectors.reshape(-1)
@@ -368,11 +406,77 @@ def answer(
             prefetch(flat, row_of(best[i]) * dimension + z)
     for i in range(count):
         row: Any = np.int64(row_of(best[i]))
-        exact = distance(batch.metric, batch.queries, query, square, vectors, row)
+        exact = distance(metric, queries, query, square, vectors, row)
         insert(best, i, order_key(exact, row))
     count = min(k, count)
-    write_nearest(best, count, ids, batch.distances[query])
-    batch.counts[query] = count
+    write_nearest(best, count, ids, distances)
+    return count
+
+
+@inlined
+def _room_for(candidates, gone, best, numbers, dim, bits):  # type: ignore[no-untyped-def]
+    """Return room for searches of so many candidates and deleted rows, best rows and dimensions."""
+    return Room(
+        np.empty(candidates + 1, np.uint64),
+        np.empty(passed_room(candidates, gone) + 1, np.uint64),
+        np.empty(best + 1, np.uint64),
+        np.empty(dim, np.float32),
+        np.empty(dim, np.float32),
+        np.empty(dim, np.float32),
+        np.empty(numbers, np.float32),
+        np.empty(4 * bits * dim, np.uint8),
+        np.empty(BLOCK, np.float32),
+    )
+
+
+@kernel()
+def ask(
+    nodes: PackedGraph,
+    vectors: NDArray[np.float32],
+    deleted: NDArray[np.uint8],
+    live: Whole,
+    stamps: NDArray[np.uint8],
+    stamp: Whole,
+    metric: int,
+    queries: NDArray[np.float32],
+    query: Any,
+    square: float,
+    width: Whole,
+    room: Room,
+    ids: NDArray[np.int64],
+    distances: NDArray[np.float32],
+) -> Whole:
+    """Answer a query from one graph; return how many answers there are.
+
+    Args:
+        nodes: the graph.
+        vectors: `(n, d) float32`, its rows as stored.
+        deleted: `(n,) uint8`, or empty if all rows are live.
+        live: how many rows are.
+        stamps: `(n,) uint8`, see `walk`.
+        stamp: of this search, see `_next_stamps`.
+        metric: code.
+        queries: `(q, d) float32`.
+        query: which of them.
+        square: its squared norm.
+        width: candidates wanted; see `kernels_answer.candidates_kept`.
+        room: scratch, which is wide enough.
+        ids: `(k,) int64`, written; -1 where there is none.
+        distances: `(k,) float32`, written; infinite there.
+    """
+    length = place_query(nodes, metric, queries, query, square, room.asked, room.placed)
+    found: Whole = U64(0)
+    if length < LONGEST:
+        rotate(room.placed, nodes.across, nodes.within, room.scratch, room.moved, U64(0))
+        step, base = tables_of(room.moved, nodes.bits, room.tables)
+        keep = _candidates_kept(width, len(ids), live)
+        passed = room.passed[: passed_room(keep, len(vectors) - live) + 1]
+        placed = PlacedQuery(room.asked, room.tables, step, base)
+        found = walk(
+            nodes, vectors.reshape(-1), placed, Pools(room.pool, keep, passed, deleted), stamps,
+            np.uint8(stamp), room.best, room.estimates,
+        )  # fmt: skip
+    return answer(metric, queries, query, square, length, room.best, found, vectors, ids, distances)
 
 
 @kernel(allocates=True)
@@ -389,32 +493,83 @@ def search_packed(graph_fields: Fields, batch_fields: Fields, stamp: Whole) -> W
         The last stamp used.
     """
     nodes, batch = PackedGraph(*graph_fields), QueryBatch(*batch_fields)
-    dim = len(nodes.origin)
-    queries, stamps, live = batch.queries, batch.stamps, batch.live
-    rows, k = len(stamps), batch.ids.shape[1]
-    widest = _candidates_kept(batch.widths.max(), k, live)
-    pool = np.empty(widest + 1, np.uint64)
-    passed = np.empty(passed_room(widest, rows - live) + 1, np.uint64)
-    best = np.empty(k + batch.spare + 1, np.uint64)
-    placed = np.empty(dim, np.float32)
-    scratch = np.empty(dim, np.float32)
-    moved = np.empty(dim, np.float32)
-    asked = np.empty(queries.shape[1], np.float32)
-    tables = np.empty(4 * nodes.bits * dim, np.uint8)
-    estimates = np.empty(BLOCK, np.float32)
-    vectors = batch.vectors.reshape(-1)
+    queries, live = batch.queries, batch.live
+    k = batch.ids.shape[1]
+    room = _room_for(
+        _candidates_kept(batch.widths.max(), k, live), len(batch.stamps) - live, k + batch.spare,
+        queries.shape[1], len(nodes.origin), nodes.bits,
+    )  # fmt: skip
     for q in range(len(queries)):
-        stamp = _next_stamps(stamps, stamp)
+        stamp = _next_stamps(batch.stamps, stamp)
         square = dot(queries, q, queries, q)
-        length = place_query(nodes, batch.metric, queries, q, square, asked, placed)
-        found: Whole = U64(0)
-        if length < LONGEST:
-            rotate(placed, nodes.across, nodes.within, scratch, moved, U64(0))
-            step, base = tables_of(moved, nodes.bits, tables)
-            keep = _candidates_kept(batch.widths[q], k, live)
-            room = passed_room(keep, rows - live)
-            pools = Pools(pool, keep, passed[: room + 1], batch.deleted)
-            query = PlacedQuery(asked, tables, step, base)
-            found = walk(nodes, vectors, query, pools, stamps, np.uint8(stamp), best, estimates)
-        answer(batch, q, square, length, best, found)
+        batch.counts[q] = ask(
+            nodes, batch.vectors, batch.deleted, live, batch.stamps, stamp, batch.metric, queries,
+            q, square, batch.widths[q], room, batch.ids[q], batch.distances[q],
+        )  # fmt: skip
+    return stamp
+
+
+@kernel(allocates=True)
+def search_several(
+    graphs_fields: Fields,
+    metric: int,
+    queries: NDArray[np.float32],
+    widths: NDArray[np.int64],
+    spare: int,
+    stamps: NDArray[np.uint64],
+    stamp: Whole,
+    ids: NDArray[np.int64],
+    distances: NDArray[np.float32],
+    counts: NDArray[np.int64],
+) -> Whole:
+    """Answer a few queries from several graphs each: one call where there would be as many.
+
+    Args:
+        graphs_fields: of `PackedGraphs`.
+        metric: code.
+        queries: `(q, d) float32`.
+        widths: `(graphs, q) int64`, candidates wanted of each; 0 where a query is not asked.
+        spare: as of `QueryBatch`.
+        stamps: `(graphs,) uint64`, addresses of those of each graph; see `QueryBatch`.
+        stamp: the last one used of all; 0 at first.
+        ids: `(graphs, q, k) int64`, written; -1 where there is none.
+        distances: `(graphs, q, k) float32`, written; infinite there.
+        counts: `(graphs, q) int64`, written: how many answers there are.
+
+    Returns:
+        The last stamp used.
+    """
+    graphs = PackedGraphs(*graphs_fields)
+    many, k, dimension = len(graphs.rows), ids.shape[2], queries.shape[1]
+    widest = most_gone = 0
+    for g in range(many):
+        widest = max(widest, _candidates_kept(widths[g].max(), k, graphs.live[g]))
+        most_gone = max(most_gone, graphs.rows[g] - graphs.live[g])
+    room = _room_for(widest, most_gone, k + spare, dimension, graphs.origins.shape[1], graphs.bits)
+    for q in range(len(queries)):
+        square = dot(queries, q, queries, q)
+        if stamp >= 254:
+            for g in range(many):
+                _bytes(stamps[g], graphs.rows[g])[:] = 0
+            stamp = 0
+        stamp += 2
+        for g in range(many):
+            if widths[g, q] == 0:
+                ids[g, q, :] = -1
+                distances[g, q, :] = np.inf
+                counts[g, q] = 0
+                continue
+            rows, size = graphs.rows[g], graphs.rows[g] * graphs.strides[g]
+            nodes = PackedGraph(
+                _bytes(graphs.packed[g], size), _numbers(graphs.packed[g], size >> 2),
+                graphs.strides[g], graphs.bits, graphs.code_bytes, graphs.most[g],
+                graphs.entries[g], graphs.origins[g], graphs.scales[g], graphs.across[g],
+                graphs.within[g], graphs.lengths[g],
+            )  # fmt: skip
+            counts[g, q] = ask(
+                nodes, _rows(graphs.vectors[g], rows, dimension),
+                _bytes(graphs.deleted[g], rows if graphs.live[g] < rows else 0), graphs.live[g],
+                _bytes(stamps[g], rows), stamp, metric, queries, q, square, widths[g, q], room,
+                ids[g, q], distances[g, q],
+            )  # fmt: skip
     return stamp

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -160,7 +160,7 @@ class ColdShards:
                 rows = shard.rows(runs, data)
                 source = self._nearest(queries, k, wanted, rows)
                 shard_id, ordinals = shard.entry.shard_id, rows.ordinals
-                sources.append(replace(source, shard=shard_id, ordinals_in_shard=ordinals))
+                sources.append(source._replace(shard=shard_id, ordinals_in_shard=ordinals))
         return sources
 
     def _nearest(
