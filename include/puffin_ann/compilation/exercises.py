@@ -173,6 +173,8 @@ def _shard(
         shard.search(queries, 5, width=20, deleted=mask, threads=2)
         shard.search(queries[:1], 5, width=np.full(1, 30), deleted=mask)
         shard.exhaustive(queries, 5, deleted=mask)
+    shard.expect(deleted)
+    shard.search(queries, 5, width=20, deleted=deleted)
     shard.search(queries, 5, width=20, allowed=deleted)
     return directory
 

@@ -86,6 +86,15 @@ class StoredVectors:
         """Bytes of the vectors."""
         return int(self._vectors.nbytes)
 
+    def expect(self, deleted: RowMask) -> None:
+        """Make at once what many searches with a mask are quicker by; none where all are compared.
+
+        It is made by itself in the background, once enough queries came with the mask.
+
+        Args:
+            deleted: the mask that searches will be given.
+        """
+
     def exhaustive(
         self,
         queries: NDArray[np.float32],

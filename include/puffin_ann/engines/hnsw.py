@@ -77,6 +77,12 @@ class HnswShard(StoredVectors):
         mask = exclude(deleted, allowed, self.rows)
         return self._searcher.search(queries, k, width=width, deleted=mask, threads=threads)
 
+    def expect(self, deleted: RowMask) -> None:
+        """Make at once what many searches with a mask are quicker by."""
+        mask = exclude(deleted, None, self.rows)
+        if mask is not None:
+            self._searcher.expect(mask)
+
 
 class HnswEngine:
     """Builds, stores and opens HNSW shards."""

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from puffin_ann.ann.core.live_rows import LiveRows
 from puffin_ann.ann.core.memmap import new_array
 from puffin_ann.ann.core.types import Answers, Width
 from puffin_ann.ann.ivf import lists as inverted
@@ -52,7 +51,6 @@ class IvfShard(StoredVectors):
     def __init__(self, ivf: Ivf, searcher: Searcher | None) -> None:
         super().__init__(ivf)
         self._searcher = searcher
-        self._live_rows = LiveRows(self._metric, self._vectors)
         self._coarseness = _coarseness(ivf)
         self._efforts: dict[tuple[int, int], tuple[int, int]] = {}
 
@@ -81,16 +79,22 @@ class IvfShard(StoredVectors):
             some = partial(self.search, k=k, deleted=mask, threads=threads)
             return _by_width(some, queries, width)
         probes, refined = self.effort(k, width)
-        rows, live = self.rows, self._live_rows.count(mask)
+        rows, live = self.rows, searcher.live_rows.count(mask)
         if live < rows:
             # A list gives as much as if it had only the rows that may be answered, and those are
             # spread thinner: more lists hold the same number of them.
             probes = min(probes * rows // max(1, live), searcher.lists)
             if live <= probes * rows // searcher.lists // SCANNED:
-                return self._live_rows.nearest(queries, k, deleted=mask, threads=threads)
+                return searcher.live_rows.nearest(queries, k, deleted=mask, threads=threads)
         return searcher.search(
             queries, k, probes=probes, refined=refined, excluded=mask, threads=threads
         )
+
+    def expect(self, deleted: RowMask) -> None:
+        """Make at once what many searches with a mask are quicker by."""
+        mask = exclude(deleted, None, self.rows)
+        if mask is not None and self._searcher is not None:
+            self._searcher.expect(mask)
 
     def effort(self, k: int, width: int) -> tuple[int, int]:
         """Return (lists to look through, candidates to refine); neither falls as width grows.

@@ -50,6 +50,7 @@ class VamanaShard(StoredVectors):
         zero_rows: `(z,) int64`, those of them without a direction, if that matters.
         packed: of the graph, if there are any.
         beam: what the beam reads; see `Searcher`.
+        folder: it was opened from, if that may be written to.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class VamanaShard(StoredVectors):
         zero_rows: NDArray[np.int64] | None = None,
         packed: PackedNodes | None = None,
         beam: Beam = "auto",
+        folder: Path | None = None,
     ) -> None:
         super().__init__(graph)
         codes = None
@@ -76,6 +78,7 @@ class VamanaShard(StoredVectors):
             packed=packed,
             zero_rows=zero_rows,
             beam=beam,
+            folder=folder,
         )
         self._has_zero_rows = zero_rows is not None and len(zero_rows) > 0
         touched = [self._vectors]
@@ -119,6 +122,12 @@ class VamanaShard(StoredVectors):
         Those are rows without a direction, of which the graph knows nothing.
         """
         return self._searcher if self.beam == "edges" and not self._has_zero_rows else None
+
+    def expect(self, deleted: RowMask) -> None:
+        """Make at once what many searches with a mask are quicker by."""
+        mask = exclude(deleted, None, self.rows)
+        if mask is not None:
+            self._searcher.expect(mask)
 
 
 class VamanaEngine:
@@ -323,7 +332,9 @@ class VamanaEngine:
             packed = packed_layout.make(
                 vectors, space, graph.neighbours, graph.degrees, threads=settings().thread_count
             )
-        return VamanaShard(graph, space, zero_rows=zero_rows, packed=packed, beam=beam)
+        return VamanaShard(
+            graph, space, zero_rows=zero_rows, packed=packed, beam=beam, folder=directory
+        )
 
 
 def _vectors(graph: Graph) -> NDArray[np.float32]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from puffin_ann.ann.graph.arguments import Adjacency, Pools, Space, Visited, flat_adjacency
 from puffin_ann.ann.graph.kernels_answer import next_stamp
 from puffin_ann.ann.graph.kernels_beam import beam
+from puffin_ann.ann.graph.kernels_frontier import is_deleted
 from puffin_ann.ann.graph.primitives import LANES, U32, U64, Whole, row_of
 from puffin_ann.ann.simd.vectors import prefetch
 from puffin_ann.numba_kernels import FAST, kernel
@@ -16,6 +17,8 @@ from puffin_ann.numba_kernels import FAST, kernel
 _AHEAD = np.uint64(8)
 _PRIME = np.uint64(0x100000001B3)
 _BASIS = np.uint64(0xCBF29CE484222325)
+NONE_DELETED = np.empty(0, np.uint8)
+NONE_DELETED.flags.writeable = False
 
 
 @kernel()
@@ -183,13 +186,16 @@ def _attach(
 
 
 @kernel(fastmath=FAST, allocates=True)
-def make_reachable(space: Space, graph: Adjacency, keep: Whole) -> Whole:
+def make_reachable(
+    space: Space, graph: Adjacency, keep: Whole, deleted: NDArray[np.uint8]
+) -> Whole:
     """Add edges until every row can be reached from the entry; return how many were added.
 
     Args:
         space: the rows.
         graph: changed; its lists have at least one place.
         keep: candidates looked at for a place to attach a row.
+        deleted: `(n,) uint8`, non-zero for rows that need not be reached, or empty.
     """
     neighbours, degrees = graph.neighbours, graph.degrees
     rows, most = neighbours.shape
@@ -204,7 +210,7 @@ def make_reachable(space: Space, graph: Adjacency, keep: Whole) -> Whole:
     added = 0
     _flood(graph.entry, neighbours, degrees, reached, queue)
     for row in range(rows):
-        if reached[row]:
+        if reached[row] or is_deleted(deleted, row):
             continue
         stamp = next_stamp(stamps, stamp)
         visited = Visited(stamps, np.uint8(stamp), unseen)

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.core import blas
+from puffin_ann.ann.core.lasting_masks import LastingMasks
 from puffin_ann.ann.core.live_rows import LiveRows
 from puffin_ann.ann.core.memmap import read_only
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.ann.core.types import Answers, Width
+from puffin_ann.ann.core.types import Answers, Fields, Width
 from puffin_ann.ann.graph.arguments import QueryBatch
 from puffin_ann.ann.graph.primitives import Whole
 
@@ -24,6 +25,14 @@ SPARE = 8
 """Candidates measured exactly beyond k: the order they are found in is that of float32 sums."""
 EXHAUSTIVE_ROWS = 256
 """With so few live rows, all are compared."""
+
+REPAID = 4.0
+"""Queries for each deleted row that repay lists which lead past those: with 19 % deleted in a
+cluster, about as many as that; see `live_lists`."""
+
+Run = Callable[[QueryBatch, Whole, Fields | None], Whole]
+"""(queries, last stamp used, graph that leads past their deleted rows, if it was made) -> the last
+stamp used then."""
 
 _NONE_DELETED = np.empty(0, np.uint8)
 
@@ -51,6 +60,8 @@ class Answering:
             no right place for them.
         expansion: what the graph's search takes for a candidate that it keeps, in rows compared
             one by one; between what that is for a query alone and for one of a large batch.
+        past: makes of a mask the graph that leads past its deleted rows, as the search reads it;
+            None if it cannot. It must not hold the mask.
     """
 
     def __init__(
@@ -60,6 +71,7 @@ class Answering:
         zero_rows: NDArray[np.int64] | None = None,
         *,
         expansion: int,
+        past: Callable[[NDArray[np.uint8]], Fields | None],
     ) -> None:
         self.metric = METRICS[metric]
         self.vectors = read_only(vectors)
@@ -67,10 +79,14 @@ class Answering:
         self._free: list[Scratch] = []
         self._expansion = expansion
         self._live_rows = LiveRows(self.metric, self.vectors)
+        masks = self._live_rows.masks
+        self._lasting: LastingMasks[Fields] = LastingMasks(
+            len(self.vectors), past, masks, repaid=REPAID
+        )
 
     def answer(
         self,
-        run: Callable[[QueryBatch, Whole], Whole],
+        run: Run,
         queries: NDArray[np.float32],
         k: int,
         *,
@@ -85,7 +101,7 @@ class Answering:
         they are compared sooner than the graph is searched past the deleted ones.
 
         Args:
-            run: searches the graph, given the last stamp used; returns the last it used.
+            run: searches the graph.
             queries: `(q, d) float32`, contiguous.
             k: answers wanted, at least 1.
             width: candidates kept; at least k are.
@@ -117,6 +133,7 @@ class Answering:
         distances = np.empty((len(queries), k), np.float32)
         counts = np.empty(len(queries), np.int64)
         mask = _NONE_DELETED if deleted is None or live == rows else deleted
+        past = self.past(mask, len(queries))
 
         def run_some(some: slice) -> None:
             scratch = self._take()
@@ -133,7 +150,7 @@ class Answering:
                 distances[some],
                 counts[some],
             )
-            scratch.stamp = run(batch, scratch.stamp)
+            scratch.stamp = run(batch, scratch.stamp, past)
             self._free.append(scratch)
 
         if threads <= 1 or len(queries) <= 1:
@@ -166,6 +183,16 @@ class Answering:
     def live(self, deleted: NDArray[np.uint8] | None) -> int:
         """Return how many rows live."""
         return self._live_rows.count(deleted)
+
+    def expect(self, deleted: NDArray[np.uint8]) -> None:
+        """Make the graph that leads past a mask's deleted rows at once, if it is worth it."""
+        self._lasting.make_now(deleted)
+
+    def past(self, mask: NDArray[np.uint8], queries: int) -> Fields | None:
+        """Return the graph that leads past deleted rows, if there are any and it was made."""
+        if mask is _NONE_DELETED:
+            return None
+        return self._lasting.find(self._live_rows.masks.of(mask), mask, queries)
 
     def compared_from(self, live: int) -> int:
         """Return from which width on all live rows are compared: it takes less time.

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from puffin_ann.ann.core.memmap import new_array
 from puffin_ann.ann.graph import kernels_connectivity
 from puffin_ann.ann.graph.arguments import Adjacency, Space
+from puffin_ann.ann.graph.kernels_connectivity import NONE_DELETED
 from puffin_ann.ann.graph.primitives import MAX_ROWS
 from puffin_ann.ann.hnsw import kernels
 from puffin_ann.ann.hnsw.layers import Layers, empty, list_layers
@@ -315,5 +316,6 @@ def _finished(
         Space(space.reshape(-1), space.shape[1]),
         Adjacency(layers.neighbours, layers.degrees, layers.entry),
         REPAIR_KEEP,
+        NONE_DELETED,
     )
     return layers

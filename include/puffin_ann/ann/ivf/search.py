@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.clustering.product_quantisation import transpose_codebook
 from puffin_ann.ann.core import blas, exact
+from puffin_ann.ann.core.lasting_masks import LastingMasks
+from puffin_ann.ann.core.live_rows import LiveRows
 from puffin_ann.ann.core.metrics import METRICS, frozen
 from puffin_ann.ann.core.types import Answers, Fields
 from puffin_ann.ann.ivf import kernels
@@ -18,6 +20,12 @@ QUERIES_A_PIECE = 64
 """Queries that one thread takes at a time."""
 PACKED_ROWS = 65_536
 
+LISTS = kernels.InvertedLists._fields.index("lists")
+"""The field that says how many there are."""
+REPAID = 0.5
+"""Queries for each deleted row that repay lists without these: of 99,000 rows of GloVe, they take
+0.03 s, and a query with 19 % deleted takes 2 to 8 µs less."""
+
 _NONE = frozen(np.zeros(0, np.float32))
 _NO_CANDIDATES = np.zeros((0, 0), np.int64)
 _ALL = np.zeros(0, np.uint8)
@@ -26,6 +34,9 @@ _ALL.flags.writeable = False
 
 class Searcher:
     """Searches lists; safe to use from several threads.
+
+    Attributes:
+        live_rows: what is known of masks.
 
     Args:
         trained: by which the lists were made.
@@ -46,15 +57,7 @@ class Searcher:
         packed: NDArray[np.uint8] | None = None,
     ) -> None:
         self._metric = METRICS[trained.metric]
-        starts, places = block_starts(lists.starts)
-        biases = np.full(int(starts[-1]) * fastscan.BLOCK, np.inf, np.float32)
-        biases[places] = lists.biases
-        ordinals = np.zeros(len(biases), np.uint32)
-        ordinals[places] = lists.ordinals
-        if packed is None:
-            packed = np.concatenate(list(pack_codes(lists, len(trained.codebook))))
-        codes = np.ascontiguousarray(packed).view(np.ndarray).reshape(-1)
-        codes.flags.writeable = False
+        self._filled = lists
         self._lists = kernels.InvertedLists(
             trained.relative,
             frozen(trained.origin),
@@ -62,10 +65,7 @@ class Searcher:
             len(trained.centroids),
             frozen(transpose_codebook(trained.codebook)),
             trained.offsets.astype(np.uint32),
-            codes,
-            biases,
-            ordinals,
-            starts,
+            *_in_blocks(lists, len(trained.codebook), packed),
         )
         self._rows = kernels.StoredRows(
             self._metric.code,
@@ -73,6 +73,11 @@ class Searcher:
             _NONE if inverse_norms is None else frozen(inverse_norms),
         )
         self._fields: tuple[Fields, Fields] = tuple(self._lists), tuple(self._rows)
+        self.live_rows = LiveRows(self._metric, vectors)
+        masks = self.live_rows.masks
+        self._lasting: LastingMasks[Fields] = LastingMasks(
+            len(lists.ordinals), self._past, masks, repaid=REPAID
+        )
 
     @property
     def lists(self) -> int:
@@ -109,15 +114,23 @@ class Searcher:
         ids = np.empty((len(queries), k), np.int64)
         distances = np.empty((len(queries), k), np.float32)
         queries = frozen(queries)
-        mask = _ALL if excluded is None else _read_only(excluded)
+        mask, fields = _ALL, self._fields
+        if excluded is not None:
+            known = self.live_rows.masks.of(excluded)
+            past = self._lasting.find(known, excluded, len(queries))
+            if past is None:
+                mask = _read_only(excluded)
+            else:
+                fields = past, self._fields[1]
         if threads == 1 or len(queries) <= QUERIES_A_PIECE:
-            short = self._run(queries, mask, probes, refined, ids, distances)
+            short = _run(fields, queries, mask, probes, refined, ids, distances)
         else:
             pieces = range(0, len(queries), QUERIES_A_PIECE)
 
             def one(at: int) -> int:
                 part = slice(at, at + QUERIES_A_PIECE)
-                return self._run(queries[part], mask, probes, refined, ids[part], distances[part])
+                found = ids[part], distances[part]
+                return _run(fields, queries[part], mask, probes, refined, *found)
 
             short = sum(blas.parallel(one, pieces, threads))
         if short:
@@ -158,20 +171,20 @@ class Searcher:
         list(blas.parallel(one, range(0, len(queries), QUERIES_A_PIECE), threads))
         return found
 
-    def _run(
-        self,
-        queries: NDArray[np.float32],
-        excluded: NDArray[np.uint8],
-        probes: int,
-        refined: int,
-        ids: NDArray[np.int64],
-        distances: NDArray[np.float32],
-    ) -> int:
-        effort = (min(probes, self._lists.lists), refined)
-        short: int = kernels.search(
-            *self._fields, effort, queries, excluded, ids, distances, _NO_CANDIDATES
+    def expect(self, excluded: NDArray[np.uint8]) -> None:
+        """Make at once what many searches with a mask are quicker by."""
+        self._lasting.make_now(excluded)
+
+    def _past(self, excluded: NDArray[np.uint8]) -> Fields:
+        """Return the lists without the rows that may not be answered."""
+        lists = self._filled
+        live = excluded[lists.ordinals] == 0
+        starts = np.concatenate([[0], np.cumsum(live, dtype=np.int64)])[lists.starts]
+        left = Lists(starts, lists.ordinals[live], lists.codes[live], lists.biases[live])
+        codes, biases, ordinals, starts = _in_blocks(left, len(self._lists.words))
+        return tuple(
+            self._lists._replace(codes=codes, biases=biases, ordinals=ordinals, starts=starts)
         )
-        return short
 
     def _complete(
         self,
@@ -195,6 +208,42 @@ class Searcher:
             allowed=allowed,
             threads=threads,
         )
+
+
+def _run(
+    fields: tuple[Fields, Fields],
+    queries: NDArray[np.float32],
+    excluded: NDArray[np.uint8],
+    probes: int,
+    refined: int,
+    ids: NDArray[np.int64],
+    distances: NDArray[np.float32],
+) -> int:
+    effort = (min(probes, fields[0][LISTS]), refined)
+    short: int = kernels.search(*fields, effort, queries, excluded, ids, distances, _NO_CANDIDATES)
+    return short
+
+
+def _in_blocks(
+    lists: Lists, count: int, packed: NDArray[np.uint8] | None = None
+) -> tuple[NDArray[np.uint8], NDArray[np.float32], NDArray[np.uint32], NDArray[np.int64]]:
+    """Return lists as they are scanned: codes, biases, ordinals and starts of `InvertedLists`.
+
+    Args:
+        lists: the lists.
+        count: codes of each row.
+        packed: what `pack_codes` gives; made here if it is None.
+    """
+    starts, places = block_starts(lists.starts)
+    biases = np.full(int(starts[-1]) * fastscan.BLOCK, np.inf, np.float32)
+    biases[places] = lists.biases
+    ordinals = np.zeros(len(biases), np.uint32)
+    ordinals[places] = lists.ordinals
+    if packed is None:
+        packed = np.concatenate(list(pack_codes(lists, count)))
+    codes = np.ascontiguousarray(packed).view(np.ndarray).reshape(-1)
+    codes.flags.writeable = False
+    return codes, biases, ordinals, starts
 
 
 def tile_centroids(centroids: NDArray[np.float32], dimension: int) -> NDArray[np.float32]:

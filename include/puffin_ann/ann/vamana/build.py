@@ -10,6 +10,7 @@ from puffin_ann.ann.core import exact
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.graph import kernels_connectivity
 from puffin_ann.ann.graph.arguments import Adjacency, Space
+from puffin_ann.ann.graph.kernels_connectivity import NONE_DELETED
 from puffin_ann.ann.graph.primitives import MAX_ROWS
 from puffin_ann.ann.vamana import bulk_build, incremental_build
 from puffin_ann.ann.vamana.insert import first_equal
@@ -76,7 +77,7 @@ def build(
     _add_landmarks(space, different, graph, seed, threads)
     tell("repair", 0.0)
     kernels_connectivity.make_reachable(
-        Space(space.reshape(-1), space.shape[1]), graph, REPAIR_KEEP
+        Space(space.reshape(-1), space.shape[1]), graph, REPAIR_KEEP, NONE_DELETED
     )
     tell("repair", 1.0)
     return graph

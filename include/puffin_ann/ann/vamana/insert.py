@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from puffin_ann.ann.core import blas
 from puffin_ann.ann.graph import kernels_connectivity
 from puffin_ann.ann.graph.arguments import Adjacency, Space
+from puffin_ann.ann.graph.kernels_connectivity import NONE_DELETED
 from puffin_ann.ann.graph.primitives import Whole
 from puffin_ann.ann.vamana import bulk_build
 from puffin_ann.ann.vamana import kernels_insert as kernels
@@ -65,7 +66,7 @@ def insert(
     for copy in added[leader != added]:
         work.link_duplicate(int(copy) + first, int(leader[copy]) + first)
     kernels_connectivity.make_reachable(
-        Space(space.reshape(-1), space.shape[1]), graph, REPAIR_KEEP
+        Space(space.reshape(-1), space.shape[1]), graph, REPAIR_KEEP, NONE_DELETED
     )
     progress(1.0)
 

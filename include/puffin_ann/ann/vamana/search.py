@@ -5,6 +5,7 @@ Whichever it is, the distances of the answers are measured on the rows as they a
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -14,10 +15,12 @@ from puffin_ann.ann.clustering import product_quantisation
 from puffin_ann.ann.core.memmap import read_only
 from puffin_ann.ann.core.types import Answers, Fields, Width
 from puffin_ann.ann.graph import space as spaces
-from puffin_ann.ann.graph.arguments import FlatAdjacency, QueryBatch, Space
+from puffin_ann.ann.graph.arguments import Adjacency, QueryBatch, Space
+from puffin_ann.ann.graph.live_lists import Effort, choose, to_fields
 from puffin_ann.ann.graph.primitives import Whole
-from puffin_ann.ann.graph.searcher import Answering
+from puffin_ann.ann.graph.searcher import Answering, Run
 from puffin_ann.ann.vamana import kernels_search as kernels
+from puffin_ann.ann.vamana.packed import layout as layouts
 from puffin_ann.ann.vamana.packed.kernels_search import search_packed
 from puffin_ann.ann.vamana.packed.kernels_tables import PackedGraph
 from puffin_ann.ann.vamana.packed.layout import PackedNodes
@@ -28,6 +31,8 @@ Chosen = Literal["full", "pq", "edges"]
 FULL_BYTES = 1024
 """Without packed nodes, rows of the space up to this size are read whole by the beam, larger
 ones by code."""
+PAST = Effort(near=16, taken=8, rounds=1, alpha=1.2)
+"""How lists that lead past deleted rows are chosen; see `graph.live_lists`."""
 EXPANSIONS: Mapping[Chosen, int] = {"edges": 40, "pq": 100, "full": 50}
 """Rows compared one by one in the time that a candidate takes which is kept, see `Answering`.
 Measured at 100 and 384 dimensions."""
@@ -101,6 +106,7 @@ class Searcher:
         packed: of this graph, or None; what is in them need not be trusted.
         zero_rows: `(z,) int64`, ascending: for cosine, the rows without a direction.
         beam: what the beam reads, see `choose_beam`.
+        folder: of the shard, with room for more packed nodes; None if they are kept in memory.
     """
 
     def __init__(
@@ -111,45 +117,28 @@ class Searcher:
         packed: PackedNodes | None = None,
         zero_rows: NDArray[np.int64] | None = None,
         beam: Beam = "auto",
+        folder: Path | None = None,
     ) -> None:
         space = linked.space
         self.beam = choose_beam(
             beam, space.shape[1], codes=codes is not None, packed=packed is not None
         )
         self.answering = Answering(
-            linked.metric, linked.vectors, zero_rows, expansion=EXPANSIONS[self.beam]
+            linked.metric,
+            linked.vectors,
+            zero_rows,
+            expansion=EXPANSIONS[self.beam],
+            past=self._past,
         )
-        if self.beam == "edges" and packed is not None:
-            self._run = self._search_packed
-            layout, frame = packed.layout, packed.frame
-            flat = read_only(packed.array).reshape(-1)
-            # For the inner product all rows of the space are as long as the first.
-            first = np.asarray(space[:1], np.float64)
-            graph_fields = PackedGraph(
-                flat,
-                flat.view(np.uint32),
-                layout.stride,
-                layout.bits,
-                layout.code_bytes,
-                layout.most,
-                linked.entry,
-                frame.origin,
-                frame.scale,
-                frame.across,
-                frame.within,
-                float(np.sqrt((first * first).sum())),
-            )
-            self.packed_graph = graph_fields
-            self._packed: Fields = tuple(graph_fields)
-            return
+        self._linked, self._folder = linked, folder
         self._space: Fields = tuple(Space(read_only(space).reshape(-1), space.shape[1]))
-        graph = FlatAdjacency(
-            read_only(linked.neighbours).reshape(-1),
-            linked.neighbours.shape[1],
-            read_only(linked.degrees),
-            linked.entry,
-        )
-        self._graph: Fields = tuple(graph)
+        if self.beam == "edges" and packed is not None:
+            self._run: Run = self._search_packed
+            self.packed_graph = self._graph_of(packed)
+            self._packed: Fields = tuple(self.packed_graph)
+            return
+        adjacency = Adjacency(linked.neighbours, linked.degrees, linked.entry)
+        self._graph = to_fields(adjacency)
         self._run = self._search_full
         if self.beam == "pq" and codes is not None:
             codewords = kernels.Codewords(
@@ -175,19 +164,53 @@ class Searcher:
             self._run, queries, k, width=width, deleted=deleted, threads=threads
         )
 
-    def _search_full(self, batch: QueryBatch, stamp: Whole) -> Whole:
-        return kernels.search_full(
-            self._space, self._graph, self._moved(batch), tuple(batch), stamp
+    def expect(self, deleted: NDArray[np.uint8]) -> None:
+        """Make at once what many searches with a mask are quicker by."""
+        self.answering.expect(deleted)
+
+    def _past(self, deleted: NDArray[np.uint8]) -> Fields | None:
+        linked = self._linked
+        adjacency = Adjacency(linked.neighbours, linked.degrees, linked.entry)
+        chosen = choose(Space(*self._space), adjacency, deleted, PAST)
+        if self.beam != "edges":
+            return to_fields(chosen)
+        packed = layouts.make_beside(
+            linked.vectors, linked.space, chosen.neighbours, chosen.degrees, self._folder
+        )
+        return None if packed is None else tuple(self._graph_of(packed))
+
+    def _graph_of(self, packed: PackedNodes) -> PackedGraph:
+        layout, frame = packed.layout, packed.frame
+        flat = read_only(packed.array).reshape(-1)
+        # For the inner product all rows of the space are as long as the first.
+        first = np.asarray(self._linked.space[:1], np.float64)
+        return PackedGraph(
+            flat,
+            flat.view(np.uint32),
+            layout.stride,
+            layout.bits,
+            layout.code_bytes,
+            layout.most,
+            self._linked.entry,
+            frame.origin,
+            frame.scale,
+            frame.across,
+            frame.within,
+            float(np.sqrt((first * first).sum())),
         )
 
-    def _search_codes(self, batch: QueryBatch, stamp: Whole) -> Whole:
+    def _search_full(self, batch: QueryBatch, stamp: Whole, past: Fields | None) -> Whole:
         moved = self._moved(batch)
-        return kernels.search_codes(
-            self._codewords, self._space, self._graph, moved, tuple(batch), stamp
-        )
+        graph = past or self._graph
+        return kernels.search_full(self._space, graph, moved, tuple(batch), stamp)
 
-    def _search_packed(self, batch: QueryBatch, stamp: Whole) -> Whole:
-        return search_packed(self._packed, tuple(batch), stamp)
+    def _search_codes(self, batch: QueryBatch, stamp: Whole, past: Fields | None) -> Whole:
+        moved = self._moved(batch)
+        graph = past or self._graph
+        return kernels.search_codes(self._codewords, self._space, graph, moved, tuple(batch), stamp)
+
+    def _search_packed(self, batch: QueryBatch, stamp: Whole, past: Fields | None) -> Whole:
+        return search_packed(past or self._packed, tuple(batch), stamp)
 
     def _moved(self, batch: QueryBatch) -> NDArray[np.float32]:
         """Return the queries in the space, flat."""

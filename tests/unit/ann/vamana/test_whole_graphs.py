@@ -37,7 +37,8 @@ def reached(neighbours, degrees, entry):
 
 def repaired(space, neighbours, degrees, entry):
     graph = Adjacency(neighbours, degrees, entry)
-    return kernels_connectivity.make_reachable(space_of(space), graph, 32)
+    none_deleted = kernels_connectivity.NONE_DELETED
+    return kernels_connectivity.make_reachable(space_of(space), graph, 32, none_deleted)
 
 
 def test_rows_without_any_edges_are_all_made_reachable():

@@ -32,6 +32,8 @@ wait less for the addresses of pages.
 """
 
 import math
+import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -233,6 +235,27 @@ def make(
                 file.write(piece)
     np.save(folder / FRAME, frame.flat())
     return open_packed(folder, dim, degrees)
+
+
+def make_beside(
+    vectors: NDArray[np.float32],
+    space: NDArray[np.float32],
+    neighbours: NDArray[np.uint32],
+    degrees: NDArray[np.uint16],
+    folder: Path | None,
+) -> PackedNodes | None:
+    """Make packed nodes for this process alone, by one thread; None without room for them.
+
+    They are mapped from a file of the folder that has no name any more, so that they end with the
+    process, and memory is asked for them only as it is free; see `make` for the other arguments.
+    """
+    if folder is None:
+        return make(vectors, space, neighbours, degrees, threads=1)
+    needed = len(space) * Layout.of(space.shape[1], degrees).stride
+    if shutil.disk_usage(folder).free < 2 * needed:
+        return None
+    with tempfile.TemporaryDirectory(prefix="records-", dir=folder) as work:
+        return make(vectors, space, neighbours, degrees, threads=1, folder=Path(work))
 
 
 def _rotated(
