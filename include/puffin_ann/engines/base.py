@@ -228,6 +228,9 @@ def check_search(queries: NDArray[np.float32], k: int, dimension: int) -> NDArra
     return np.ascontiguousarray(queries, np.float32)
 
 
+_UINT8 = np.dtype(np.uint8)
+
+
 def exclude(deleted: RowMask, allowed: RowMask, rows: int) -> NDArray[np.uint8] | None:
     """Return `(n,) uint8`, non-zero for rows that may not be answered; None means that all may.
 
@@ -236,7 +239,7 @@ def exclude(deleted: RowMask, allowed: RowMask, rows: int) -> NDArray[np.uint8] 
     if deleted is not None:
         _check_mask("deleted", deleted, rows)
     if allowed is None:
-        return None if deleted is None else deleted.view(np.uint8)
+        return None if deleted is None else deleted.view(_UINT8)
     _check_mask("allowed", allowed, rows)
     excluded: NDArray[np.bool_] = allowed.view(np.uint8) == 0
     if deleted is not None:
@@ -245,7 +248,7 @@ def exclude(deleted: RowMask, allowed: RowMask, rows: int) -> NDArray[np.uint8] 
 
 
 def _check_mask(name: str, mask: NDArray[np.generic], rows: int) -> None:
-    if mask.shape != (rows,) or mask.dtype.itemsize != 1:
+    if mask.ndim != 1 or len(mask) != rows or mask.itemsize != 1:
         raise QueryError(
             f"{name} has shape {mask.shape} and type {mask.dtype}; the shard has {rows} rows, "
             "each marked by a bool or uint8"

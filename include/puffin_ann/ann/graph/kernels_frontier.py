@@ -42,18 +42,11 @@ and 80,000 rows made of those (two clusters):
 
 To stop after one, two or four deleted rows that lead to none nearer gains nothing; nor do edges
 back to live rows that lost those from deleted ones, nor the nearest live rows of the neighbours of
-deleted neighbours (0.98 and 0.84 with four, in distances alone). Lists chosen anew among these, as
-DiskANN consolidates deletes, gave 1.02 and 0.89 where it was 0.95 and 0.77, and took seconds.
+deleted neighbours (0.98 and 0.84 with four, in distances alone). Lists chosen anew among these are
+what a mask gets that comes with many queries: then few deleted rows are met (`live_lists`).
 
 Which deleted rows lead on cannot be told from the mask: leaving out those with few live neighbours,
 or whose live neighbours lie on other ways, too, gains nothing.
-
-Lists chosen anew for deleted rows, once a mask, as an inserted row chooses its neighbours from the
-48 or 64 nearest live rows, and followed in place of their own, help HNSW alone, and only if many
-rows are deleted. By seconds, with 5 % and 19 % in one cluster, it goes from 0.95 and 0.70 to 0.95
-and 0.89 (three clusters; two lose at 5 %), packed nodes from 0.83 and 0.63 to 0.85 and 0.76 (one),
-at 3 kB a deleted row. Choosing a list takes 0.2 to 0.6 ms, which is repaid after tens of thousands
-of queries.
 
 Without deleted rows the second pool stays empty, and a search costs what it would without it.
 """

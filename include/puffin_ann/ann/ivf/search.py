@@ -283,8 +283,9 @@ def pack_codes(lists: Lists, count: int) -> Iterator[NDArray[np.uint8]]:
 
 
 def _read_only(mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    view = mask.view() if mask.flags.c_contiguous else mask.copy()
-    view.flags.writeable = False
+    # By `flags` it would take 1 µs, a thirtieth of a search.
+    view = mask.view() if mask.strides == (1,) else mask.copy()
+    view.setflags(write=False)
     return view
 
 
