@@ -11,6 +11,7 @@ from puffin_ann.ann.core import lasting_masks
 from puffin_ann.ann.graph.arguments import Adjacency, Space
 from puffin_ann.ann.graph.live_lists import Effort, choose
 from puffin_ann.ann.vamana.packed import layout
+from puffin_ann.ann.vamana.several import Several
 from tests.support.paths import SAMPLE
 from tests.support.shard_checks import assert_answers_are_sound, nearest, opened, recall
 
@@ -59,9 +60,13 @@ def marked(vectors, count, place):
     return deleted
 
 
+def _answering(searcher):
+    return getattr(searcher, "answering", None) or searcher._answering
+
+
 def known_of(shard, deleted):
     searcher = shard._searcher
-    live_rows = getattr(searcher, "live_rows", None) or searcher._answering._live_rows
+    live_rows = getattr(searcher, "live_rows", None) or _answering(searcher)._live_rows
     return live_rows.masks.of(deleted.view(np.uint8))
 
 
@@ -143,6 +148,29 @@ def test_live_rows_lead_to_live_rows_and_all_of_them_can_be_reached(words):
     assert set(np.flatnonzero(deleted == 0).tolist()) <= seen
 
 
+def test_graphs_that_are_asked_together_are_searched_past_them_too(words, tmp_path):
+    shards, masks = [], []
+    for place, folder in enumerate(("one", "other")):
+        rows = words[place * 3000 : (place + 1) * 3000]
+        shards.append(opened("vamana", rows, tmp_path / folder, beam="edges"))
+        masks.append(marked(rows, 500, "in one cluster"))
+    searchers = [shard.packed_searcher for shard in shards]
+    several = Several(searchers, [mask.view(np.uint8) for mask in masks])
+    queries, widths = words[ROWS : ROWS + 4], np.full((2, 4), 40, np.int64)
+    several.search(queries, K, widths)
+    assert [known_of(shard, mask).queries for shard, mask in zip(shards, masks, strict=True)] == [
+        4,
+        4,
+    ]
+    shards[1].expect(masks[1])
+    found = several.search(queries, K, widths)
+    for place, shard in enumerate(shards):
+        alone = shard.search(queries, K, width=40, deleted=masks[place])
+        np.testing.assert_array_equal(found[0][place], alone[0])
+        np.testing.assert_array_equal(found[1][place], alone[1])
+    assert several._masked == [0]
+
+
 def test_it_is_made_in_the_background_once_enough_queries_came(
     hnsw, words, small_shards_count, monkeypatch
 ):
@@ -178,7 +206,7 @@ def test_it_is_gone_with_its_mask_and_bounded_while_masks_stay(hnsw, words):
     masks = [marked(words[:ROWS], 200 + count, "anywhere") for count in range(6)]
     for mask in masks:
         hnsw.expect(mask)
-    known = hnsw._searcher._answering._live_rows.masks
+    known = _answering(hnsw._searcher)._live_rows.masks
     made = [one for one in known.all if one.made is not None]
     assert len(made) == lasting_masks.MOST
     del masks, mask

@@ -21,7 +21,8 @@ class KnownMask:
         live: how many rows it leaves.
         made: what `LastingMasks` made for it; None as long as there is nothing.
         queries: how many came with it, as `LastingMasks` counts them.
-        is_decided: whether anything was made for it, or is being made, or will not be.
+        is_decided: whether it was begun, or will not be.
+        is_settled: whether nothing is made from now on: it was, or will not be.
     """
 
     owner: weakref.ref[NDArray[np.uint8]]
@@ -29,6 +30,7 @@ class KnownMask:
     made: Any = field(default=None, repr=False)
     queries: int = 0
     is_decided: bool = False
+    is_settled: bool = False
 
 
 class KnownMasks:

@@ -67,6 +67,7 @@ class LastingMasks(Generic[T]):
             known.is_decided = True
             with _one_at_a_time:
                 known.made = self._make(deleted)
+            known.is_settled = True
 
     def _is_met(self, known: KnownMask) -> bool:
         share = 1 - known.live / max(1, self._rows)
@@ -75,7 +76,7 @@ class LastingMasks(Generic[T]):
 
     def _begin(self, known: KnownMask, deleted: NDArray[np.uint8]) -> None:
         if self._rows < LEAST_ROWS or not self._is_met(known):
-            known.is_decided = True
+            known.is_decided = known.is_settled = True
         elif _one_at_a_time.acquire(blocking=False):  # or by one of the next calls
             known.is_decided = True
             # Nothing waits for it, neither a search nor the end of the process.
@@ -89,4 +90,5 @@ class LastingMasks(Generic[T]):
         except (OSError, MemoryError) as error:
             log.warning("searched past deleted rows one by one: %s", error)
         finally:
+            known.is_settled = True
             _one_at_a_time.release()

@@ -194,6 +194,10 @@ class Answering:
             return None
         return self._lasting.find(self._live_rows.masks.of(mask), mask, queries)
 
+    def is_settled(self, mask: NDArray[np.uint8]) -> bool:
+        """Tell whether `past` gives the same from now on."""
+        return self._live_rows.masks.of(mask).is_settled
+
     def compared_from(self, live: int) -> int:
         """Return from which width on all live rows are compared: it takes less time.
 

@@ -4,6 +4,7 @@ A query alone, asked of four shards, spends more time on the way to each kernel 
 """
 
 from collections.abc import Iterable, Sequence
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from puffin_ann.ann.core.types import Answers, Fields
 from puffin_ann.ann.graph.primitives import Whole
 from puffin_ann.ann.graph.searcher import EXHAUSTIVE_ROWS, SPARE
 from puffin_ann.ann.vamana.packed.kernels_search import search_several
-from puffin_ann.ann.vamana.packed.kernels_tables import PackedGraphs
+from puffin_ann.ann.vamana.packed.kernels_tables import PackedGraph, PackedGraphs
 from puffin_ann.ann.vamana.search import Searcher
 
 
@@ -29,9 +30,9 @@ class Several:
     ) -> None:
         self._held = (tuple(searchers), tuple(masks))
         self._metric = searchers[0].answering.metric
-        graphs = [searcher.packed_graph for searcher in searchers]
-        vectors = [searcher.answering.vectors for searcher in searchers]
-        rows = _numbers(map(len, vectors))
+        self._graphs = [searcher.packed_graph for searcher in searchers]
+        self._vectors = [searcher.answering.vectors for searcher in searchers]
+        rows = _numbers(map(len, self._vectors))
         self._live = _numbers(
             searcher.answering.live(mask) for searcher, mask in zip(searchers, masks, strict=True)
         )
@@ -40,12 +41,18 @@ class Several:
             for searcher, live in zip(searchers, self._live.tolist(), strict=True)
         )
         self._rows = rows
-        self._fields: Fields = tuple(
+        self._masked = [place for place, mask in enumerate(masks) if mask is not None]
+        self._looking = Lock()
+        self._fields = self._fields_of(self._graphs)
+        self._free: list[_Stamps] = []
+
+    def _fields_of(self, graphs: Sequence[PackedGraph]) -> Fields:
+        return tuple(
             PackedGraphs(
                 packed=_addresses([graph.bytes for graph in graphs]),
-                vectors=_addresses(vectors),
-                deleted=_addresses(masks),
-                rows=rows,
+                vectors=_addresses(self._vectors),
+                deleted=_addresses(self._held[1]),
+                rows=self._rows,
                 live=self._live,
                 strides=_numbers(graph.stride for graph in graphs),
                 bits=graphs[0].bits,
@@ -59,7 +66,27 @@ class Several:
                 lengths=np.array([graph.length for graph in graphs], np.float64),
             )
         )
-        self._free: list[_Stamps] = []
+
+    def _look_for_past(self, asked: NDArray[np.int64], queries: int) -> None:
+        """Tell graphs how many queries they are asked, and take those that lead past deleted rows.
+
+        They are as wide, and lie in the same frame. Searcher and mask hold the former and the new,
+        which another thread may be searching.
+        """
+        left = []
+        with self._looking:
+            for place in self._masked:
+                answering, mask = self._held[0][place].answering, self._held[1][place]
+                if mask is None:
+                    continue
+                is_settled = answering.is_settled(mask)
+                past = answering.past(mask, queries if asked[place] else 0)
+                if past is not None:
+                    self._graphs[place] = PackedGraph(*past)
+                elif not is_settled:
+                    left.append(place)
+            if len(left) < len(self._masked):
+                self._fields, self._masked = self._fields_of(self._graphs), left
 
     def search(
         self, queries: NDArray[np.float32], k: int, widths: NDArray[np.int64]
@@ -82,6 +109,8 @@ class Several:
             (asked > 0) & ((self._live <= max(k, EXHAUSTIVE_ROWS)) | (asked >= self._widest))
         ).any():
             return None
+        if self._masked:
+            self._look_for_past(asked, len(queries))
         ids = np.empty((len(asked), len(queries), k), np.int64)
         distances = np.empty(ids.shape, np.float32)
         counts = np.empty(widths.shape, np.int64)
