@@ -113,7 +113,7 @@ def measure(name: str, rounds: int) -> Result:
     result.facts.append(
         f"{data.title}, deleted rows: seconds are those of the processor, since one thread "
         f"searches; the least of {rounds} rounds for every {PART} queries, all masks "
-        "in turn"
+        "in turn; what a mask that stays is given after some queries was made before"
     )
     return result
 
