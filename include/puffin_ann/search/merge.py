@@ -20,14 +20,14 @@ class Source(NamedTuple):
             those there are.
         distances: (q, k) float32, ascending; inf where there is no answer.
         keys: (ordinals) -> file rank, row group and row offset, by which ties are broken.
-        shard: id of the shard that the rows are of; -1 if they are of none.
+        shard: id of the shard that the rows are of, -1 if they are of none; or (m,) int64, of each.
         ordinals_in_shard: (m,) int64, by a row's number in the source; None: they are the same.
     """
 
     ordinals: NDArray[np.int64]
     distances: NDArray[np.float32]
     keys: Callable[[NDArray[np.int64]], LocatorKeys]
-    shard: int = -1
+    shard: int | NDArray[np.int64] = -1
     ordinals_in_shard: NDArray[np.int64] | None = None
 
 
@@ -114,10 +114,11 @@ def in_shards(
         origin: (n,) int64, index of the source of each.
         ordinals: (n,) int64, in the sources.
     """
-    shards = np.array([source.shard for source in sources], np.int64)[origin]
-    found = ordinals.copy()
+    shards, found = np.empty(len(origin), np.int64), ordinals.copy()
     for number, source in enumerate(sources):
+        here = np.flatnonzero(origin == number)
+        of_each = isinstance(source.shard, np.ndarray)
+        shards[here] = source.shard[ordinals[here]] if of_each else source.shard
         if source.ordinals_in_shard is not None:
-            here = np.flatnonzero(origin == number)
             found[here] = source.ordinals_in_shard[ordinals[here]]
     return shards, found

@@ -12,6 +12,7 @@ from pyroaring import BitMap
 from puffin_ann.lake.read.conditions.condition import Condition
 from puffin_ann.lake.read.conditions.matching_rows import MatchingRows
 from puffin_ann.lake.read.coverage_diff import ALL, Positions
+from puffin_ann.search.conditions.gathered import Gathered
 from puffin_ann.search.conditions.shard_rows import ShardRows
 from puffin_ann.search.conditions.ways import Sifted
 from puffin_ann.search.index_version import IndexVersion
@@ -44,6 +45,7 @@ class AllowedRows:
         rows_answered: live rows in the index that are allowed.
         rows_to_scan: live rows outside the index that are allowed.
         sifted: how queries fared whose nearest rows were sifted.
+        gathered: those in the index, side by side, once they were.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class AllowedRows:
             rows[path] if where is ALL else len(where) for path, where in self.scanned.items()
         )
         self.sifted = Sifted()
+        self.gathered: Gathered | None = None
         self._shards: OrderedDict[int, ShardRows] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -116,7 +119,8 @@ class AllowedRows:
     @property
     def size(self) -> int:
         """Bytes that what is kept of shards takes."""
-        return sum(rows.size for rows in self._shards.values())
+        gathered = 0 if self.gathered is None else self.gathered.size
+        return gathered + sum(rows.size for rows in self._shards.values())
 
     def among(self, locators: Locators) -> NDArray[np.bool_]:
         """Mark the rows of some locators that are allowed, (n,) bool, live or not."""

@@ -14,6 +14,7 @@ from puffin_ann.declaration import EXACT
 from puffin_ann.engines.reranked import Reranked
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
+from puffin_ann.search.conditions.gathered import Part
 from puffin_ann.search.conditions.shard_rows import ShardRows
 from puffin_ann.search.explain.explanation import Among, ShardWay, way_of
 from puffin_ann.search.row_locators import FileRanks, MaskedRows
@@ -66,6 +67,11 @@ class SnapshotShard:
         """Return the rows that may be answered under a condition."""
         return allowed.of_shard(self.entry.shard_id, self.loaded.locators, self._deleted)
 
+    def part(self, allowed: AllowedRows) -> Part:
+        """Return the rows that may be answered under a condition, to be gathered."""
+        ordinals = np.flatnonzero(~self.allowed(allowed).excluded)
+        return Part(self.entry.shard_id, self.loaded.engine, ordinals, self.keys)
+
     def excluded(self, allowed: AllowedRows | None) -> NDArray[np.bool_] | None:
         """Mark the rows that must not be answered, (n,) bool; None if all may."""
         return self._deleted if allowed is None else self.allowed(allowed).excluded
@@ -104,28 +110,19 @@ class SnapshotShard:
         return _of_those_asking(ask, queries, widths)
 
     def sift(
-        self,
-        queries: NDArray[np.float32],
-        k: int,
-        many: int,
-        widths: NDArray[np.int64],
-        threads: int,
-        allowed: AllowedRows,
+        self, near: Answers, k: int, many: int, allowed: AllowedRows
     ) -> tuple[Answers, NDArray[np.float32]]:
         """Return those of the nearest rows that may be answered, and how far rows are known.
 
         Args:
-            queries: (q, d) float32.
+            near: of each query, as `search` gives them without a condition.
             k: neighbours.
-            many: near rows to sift them from.
-            widths: as for `search`.
-            threads: to use.
+            many: near rows that were asked for.
             allowed: the only rows that may be answered.
 
         Returns:
             Answers, and (q,) float32: no row that may be answered is nearer and not among them.
         """
-        near = self.search(queries, many, widths, threads)
         return ways.sift(near, self.allowed(allowed).excluded, many, k, allowed.sifted)
 
     def nearest(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from puffin_ann.ann.core import blas
+from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.declaration import EXACT
 from puffin_ann.errors import FormatError, PuffinAnnError
@@ -20,6 +21,7 @@ from puffin_ann.lake.read.row_vectors import RowVectorReader
 from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
+from puffin_ann.search.conditions.gathered import GATHERED_BYTES, Gathered
 from puffin_ann.search.explain.explanation import ShardWay
 from puffin_ann.search.explain.recorder import current, enter
 from puffin_ann.search.index_version import IndexVersion
@@ -30,6 +32,7 @@ from puffin_ann.search.shards import tie_breaks
 from puffin_ann.search.shards.cold.decide import may_be_cold
 from puffin_ann.search.shards.cold.scan import ColdShards, DamagedShardError
 from puffin_ann.search.shards.cold.tier import ColdTier
+from puffin_ann.search.shards.costs import Costs
 from puffin_ann.search.shards.load import load_shard
 from puffin_ann.search.shards.range import shard_parts, shards_within
 from puffin_ann.search.shards.routes import Routes
@@ -84,6 +87,7 @@ class ShardTier:
         self._routing = version.routing
         self.routes = Routes(io, version)
         self.way: ways.Way | None = None
+        self._costs = Costs(version)
         self._ranks_in_order = view.rank_of_file_id.in_order
         self._loaded: dict[int, SnapshotShard] = {}
         self._together = Together()
@@ -131,6 +135,8 @@ class ShardTier:
         *,
         by_ranges: bool,
     ) -> tuple[list[Source], int]:
+        if allowed is not None and probe_partitions is None and self._compares(allowed, queries):
+            return self._compared(queries, k, allowed)
         wide = min(max(width or self._routing.search_width, k), WIDEST)
         asked = probe_partitions or max(1, self._routing.probe_partitions)
         if allowed is None or probe_partitions is not None:
@@ -174,7 +180,10 @@ class ShardTier:
         """Answer as `search` does: sift near rows where that costs least, else search."""
         of_all = min(1.0, allowed.rows_answered / max(1, self._version.vectors))
         wide = max(width or self._routing.search_width, k)
-        if not of_all or not self._may_pay(wide, of_all, allowed, len(queries)):
+        may_pay = self.way is not None or self._costs.sifting_may_pay(
+            wide, of_all, allowed, len(queries)
+        )
+        if not of_all or not may_pay:
             return self._search(queries, k, width, probe_partitions, allowed, by_ranges=False)
         shares = self.routes.nearest(
             queries, probe_partitions or self._routing.probe_partitions or 1
@@ -189,7 +198,9 @@ class ShardTier:
         def pays() -> bool:
             share = allowed.sifted.near(of_all)
             widths = widths_among(share)[1].sum(axis=1)
-            return self._pays(float(widths.mean()), share, allowed, len(queries))
+            if self.way is not None:
+                return True
+            return self._costs.sifting_pays(float(widths.mean()), share, allowed, len(queries))
 
         def sift(asked: Bools, share: float) -> tuple[list[Source], Bools]:
             many, widths = widths_among(share)
@@ -207,36 +218,31 @@ class ShardTier:
 
         return sift_first(queries, sift, pays, search, allowed.sifted, of_all), max(probed)
 
-    def _may_pay(self, wide: int, share: float, allowed: AllowedRows, queries: int) -> bool:
-        """Tell whether to sift could be cheapest, were all rows near the queries to be answered."""
-        if self.way is not None:
-            return True
-        sifted = ways.walked(self._routing.algorithm, wide, queries)
-        return sifted < self._otherwise(share, allowed, queries)
+    def _compares(self, allowed: AllowedRows, queries: NDArray[np.float32]) -> bool:
+        """Tell whether the rows of all shards that may be answered are compared in one go.
 
-    def _pays(self, width: float, share: float, allowed: AllowedRows, queries: int) -> bool:
-        """Tell whether to sift is cheapest, with what becomes of queries that are left short.
-
-        Args:
-            width: of the searches of a query that are sifted, together.
-            share: of the rows near a query to expect that may be answered.
-            allowed: the rows that may be answered.
-            queries: asked at once.
+        Else each shard tells what costs it less; whoever is told what each did is told of each.
         """
-        if self.way is not None:
-            return True
-        sifted = ways.walked(self._routing.algorithm, width, queries)
-        other = self._otherwise(share, allowed, queries)
-        return sifted + allowed.sifted.short_share * other < other
+        rows, routing = allowed.rows_answered, self._routing
+        if not rows or rows * queries.itemsize * queries.shape[1] > GATHERED_BYTES:
+            return False
+        has_vectors = routing.vectors == "float32" and routing.algorithm != EXACT
+        if not has_vectors or current() is not None or self.way not in (None, ways.Way.COMPARE):
+            return False
+        return self.way is not None or self._costs.comparing_pays(allowed, len(queries))
 
-    def _otherwise(self, share: float, allowed: AllowedRows, queries: int) -> float:
-        """Return the seconds of a query that is not sifted."""
-        routing = self._routing
-        wide = routing.search_width * len(routing.graph_ids)
-        return min(
-            ways.compared(allowed.rows_answered, routing.dimension, queries),
-            ways.masked(routing.algorithm, wide, share, queries),
-        )
+    def _compared(
+        self, queries: NDArray[np.float32], k: int, allowed: AllowedRows
+    ) -> tuple[list[Source], int]:
+        """Compare the rows of all shards that may be answered; see `search`."""
+        rows = allowed.gathered
+        if rows is None:
+            enter("open shards")
+            shards = [self._shard(entry) for entry in self._routing.shards]
+            rows = allowed.gathered = Gathered.of(shard.part(allowed) for shard in shards)
+        enter("search shards")
+        found = rows.nearest(queries, k, METRICS[self._routing.metric], self._threads)
+        return [found], len(np.unique(rows.shards))
 
     def exhaustive(
         self, queries: NDArray[np.float32], k: int, allowed: AllowedRows | None = None
@@ -404,24 +410,28 @@ class ShardTier:
         enter("search shards")
         recorder = current()
         together: dict[int, Source] = {}
+        among = None if sifting is None or allowed is None else allowed
         # Whoever is told how long each shard took has them asked one by one.
-        if len(queries) <= FEW and len(asked) > 1 and allowed is None and recorder is None:
-            together = self._together.ask(shards, queries, k, columns)
+        if len(queries) <= FEW and len(asked) > 1 and allowed is among and recorder is None:
+            together = self._together.ask(shards, queries, sifting[0] if sifting else k, columns)
 
         def answer(number: int) -> Source:
-            if number in together:
-                return together[number]
             shard, wide, began = shards[number], columns[number], perf_counter()
-            is_sifted = sifting is not None and allowed is not None
-            if sifting is None or allowed is None:
+            if among is None and number in together:
+                return together[number]
+            if sifting is None or among is None:
                 answers = shard.search(queries, k, wide, threads, allowed, self.way)
             else:
                 many, horizons = sifting
-                answers, horizons[number] = shard.sift(queries, k, many, wide, threads, allowed)
+                if number in together:
+                    near = together[number].ordinals, together[number].distances
+                else:
+                    near = shard.search(queries, many, wide, threads)
+                answers, horizons[number] = shard.sift(near, k, many, among)
             if len(asked) == 1 and not shard.is_in_order:  # else `merge` orders ties
                 answers = tie_breaks.by_locator(answers, shard.keys)
             if recorder is not None:
-                told = shard.told(wide, allowed, self.way, is_sifted=is_sifted)
+                told = shard.told(wide, allowed, self.way, is_sifted=among is not None)
                 recorder.add_shard(replace(told, seconds=perf_counter() - began))
             return Source(*answers, shard.keys, shard.entry.shard_id)
 

@@ -1,0 +1,78 @@
+"""Rows of every shard that a condition lets be answered, side by side: compared in one go."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.ann.core import exact
+from puffin_ann.ann.core.metrics import Metric
+from puffin_ann.engines import SearchableShard
+from puffin_ann.search.merge import LocatorKeys, Source
+
+GATHERED_BYTES = 64 << 20
+"""Vectors that are copied side by side, at most."""
+
+
+class Part(NamedTuple):
+    """Rows of one shard that may be answered.
+
+    Attributes:
+        shard_id: of the shard.
+        engine: that has their vectors as they are.
+        ordinals: (n,) int64.
+        keys: (ordinals) -> file rank, row group and row offset.
+    """
+
+    shard_id: int
+    engine: SearchableShard
+    ordinals: NDArray[np.int64]
+    keys: Callable[[NDArray[np.int64]], LocatorKeys]
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """Rows that may be answered, in the order of their locators, by which ties are broken.
+
+    Attributes:
+        vectors: (m, d) float32.
+        keys: (3, m) int64: file rank, row group and row offset.
+        shards: (m,) int64, ids of their shards.
+        ordinals: (m,) int64, in those.
+    """
+
+    vectors: NDArray[np.float32]
+    keys: NDArray[np.int64]
+    shards: NDArray[np.int64]
+    ordinals: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, parts: Iterable[Part]) -> "Gathered":
+        """Copy the rows of at least one shard."""
+        some = list(parts)
+        keys = np.concatenate([np.stack(part.keys(part.ordinals)) for part in some], axis=1)
+        order = np.lexsort(keys[::-1])
+        vectors = np.concatenate([part.engine.vectors(part.ordinals) for part in some])
+        counts = [len(part.ordinals) for part in some]
+        shards = np.repeat(np.array([part.shard_id for part in some], np.int64), counts)
+        ordinals = np.concatenate([part.ordinals for part in some])
+        return cls(
+            np.ascontiguousarray(vectors[order]), keys[:, order], shards[order], ordinals[order]
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes."""
+        return sum(array.nbytes for array in vars(self).values())
+
+    def nearest(self, queries: NDArray[np.float32], k: int, metric: Metric, threads: int) -> Source:
+        """Return the k nearest rows, exactly."""
+        places, distances = exact.search(queries, self.vectors, k, metric, threads=threads)
+
+        def keys(chosen: NDArray[np.int64]) -> LocatorKeys:
+            rank, group, offset = self.keys[:, chosen]
+            return rank, group, offset
+
+        return Source(places, distances, keys, self.shards, self.ordinals)

@@ -1,0 +1,56 @@
+"""What answers of all shards under a condition are expected to cost, by each way; see `ways`."""
+
+from puffin_ann.search.conditions import ways
+from puffin_ann.search.conditions.allowed_rows import AllowedRows
+from puffin_ann.search.index_version import IndexVersion
+
+
+class Costs:
+    """Compares the ways to answer queries from the shards of a version.
+
+    Args:
+        version: that answers.
+    """
+
+    def __init__(self, version: IndexVersion) -> None:
+        self._routing, self._rows = version.routing, version.vectors
+
+    def sifting_may_pay(self, wide: int, share: float, allowed: AllowedRows, queries: int) -> bool:
+        """Tell whether to sift could be cheapest, were all rows near the queries to be answered.
+
+        Args:
+            wide: width of a search.
+            share: of the rows near a query to expect that may be answered.
+            allowed: the rows that may be answered.
+            queries: asked at once.
+        """
+        sifted = ways.walked(self._routing.algorithm, wide, queries)
+        return sifted < min(self._others(share, allowed, queries))
+
+    def sifting_pays(self, width: float, share: float, allowed: AllowedRows, queries: int) -> bool:
+        """Tell whether to sift is cheapest, with what becomes of queries that are left short.
+
+        Args:
+            width: of the searches of a query that are sifted, together.
+            share: as for `sifting_may_pay`, as are those below.
+            allowed: see above.
+            queries: see above.
+        """
+        sifted = ways.walked(self._routing.algorithm, width, queries)
+        other = min(self._others(share, allowed, queries))
+        return sifted + allowed.sifted.short_share * other < other
+
+    def comparing_pays(self, allowed: AllowedRows, queries: int) -> bool:
+        """Tell whether to compare the rows that may be answered costs less than to mask others."""
+        share = allowed.sifted.near(min(1.0, allowed.rows_answered / max(1, self._rows)))
+        compared, masked = self._others(share, allowed, queries)
+        return compared <= masked
+
+    def _others(self, share: float, allowed: AllowedRows, queries: int) -> tuple[float, float]:
+        """Return the seconds of a query, rows that may be answered compared or others masked."""
+        routing = self._routing
+        wide = routing.search_width * len(routing.graph_ids)
+        return (
+            ways.compared(allowed.rows_answered, routing.dimension, queries),
+            ways.masked(routing.algorithm, wide, share, queries),
+        )
