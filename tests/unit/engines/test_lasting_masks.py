@@ -60,13 +60,9 @@ def marked(vectors, count, place):
     return deleted
 
 
-def _answering(searcher):
-    return getattr(searcher, "answering", None) or searcher._answering
-
-
 def known_of(shard, deleted):
     searcher = shard._searcher
-    live_rows = getattr(searcher, "live_rows", None) or _answering(searcher)._live_rows
+    live_rows = getattr(searcher, "live_rows", None) or searcher.answering._live_rows
     return live_rows.masks.of(deleted.view(np.uint8))
 
 
@@ -206,7 +202,7 @@ def test_it_is_gone_with_its_mask_and_bounded_while_masks_stay(hnsw, words):
     masks = [marked(words[:ROWS], 200 + count, "anywhere") for count in range(6)]
     for mask in masks:
         hnsw.expect(mask)
-    known = _answering(hnsw._searcher)._live_rows.masks
+    known = hnsw._searcher.answering._live_rows.masks
     made = [one for one in known.all if one.made is not None]
     assert len(made) == lasting_masks.MOST
     del masks, mask

@@ -36,6 +36,9 @@ def space_metric(metric: str) -> str:
 class Searcher:
     """Layers with their vectors, ready to be searched by several threads at once.
 
+    Attributes:
+        answering: completes its answers.
+
     Args:
         metric: name.
         vectors: `(n, d) float32`, as stored.
@@ -53,9 +56,7 @@ class Searcher:
         layers: Layers,
         zero_rows: NDArray[np.int64] | None = None,
     ) -> None:
-        self._answering = Answering(
-            metric, vectors, zero_rows, expansion=EXPANSION, past=self._past
-        )
+        self.answering = Answering(metric, vectors, zero_rows, expansion=EXPANSION, past=self._past)
         self._space: Fields = tuple(Space(_flat(space), space.shape[1]))
         self._adjacency = Adjacency(layers.neighbours, layers.degrees, layers.entry)
         upper = kernels.UpperLayers(
@@ -78,21 +79,21 @@ class Searcher:
         threads: int = 1,
     ) -> Answers:
         """Return min(k, live rows) near rows of each query; see `Answering.answer`."""
-        return self._answering.answer(
+        return self.answering.answer(
             self._run, queries, k, width=width, deleted=deleted, threads=threads
         )
 
     def expect(self, deleted: NDArray[np.uint8]) -> None:
         """Make at once what many searches with a mask are quicker by."""
-        self._answering.expect(deleted)
+        self.answering.expect(deleted)
 
     def _past(self, deleted: NDArray[np.uint8]) -> Fields | None:
-        if self._answering.metric.name == "ip":  # measured by products, which no pruning is for
+        if self.answering.metric.name == "ip":  # measured by products, which no pruning is for
             return None
         return to_fields(choose(Space(*self._space), self._adjacency, deleted, PAST))
 
     def _run(self, batch: QueryBatch, stamp: Whole, past: Fields | None) -> Whole:
-        name = self._answering.metric.name
+        name = self.answering.metric.name
         moved = spaces.of_queries(batch.queries, space_metric(name)).reshape(-1)
         return kernels.search(
             name == "ip", self._space, past or self._graph, self._upper, moved, tuple(batch), stamp
