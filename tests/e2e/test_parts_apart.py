@@ -11,6 +11,8 @@ from airflow_api import ENDED, Airflow
 from tests.support.airflow_parts import AirflowApart, environment_of
 from tests.support.paths import SAMPLE
 
+pytestmark = pytest.mark.long
+
 INDEX, ROWS, MORE = "apart", 1500, 40
 COLLECT, REFRESH = "ann_collect_vector_indexes", f"ann_refresh_{INDEX}"
 DECLARED = """
