@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, get_args
 
 from airflow.models import DagModel, DagRun, TaskInstance, Variable
@@ -21,6 +20,7 @@ from puffin_ann.airflow.dag_ids import APPROVE, REASON, WATCH_PROBLEM, Kind
 from puffin_ann.airflow.exceptions import AirflowException
 from puffin_ann.airflow.state.document import StateDocument
 from puffin_ann.airflow.state.store import PREFIX, parse
+from puffin_ann.uncollected import uncollected
 
 TAG = "puffin-ann"
 DAGS, RUNS, TASKS, TAGS, VARIABLES, XCOMS, STARTS = (
@@ -233,23 +233,42 @@ def _asking(ask: Ask, dag_ids: set[str]) -> Iterable[Asking]:
             yield Asking(dag_id, run_id)
 
 
-def _documents(ask: Ask) -> Iterable[StateDocument]:
+@dataclass
+class _Parsed:
+    """Documents by what the database has of them, those of the last page: most come again.
+
+    Parsed anew, each would be decrypted and made of hundreds of objects at every load; kept for
+    longer, the collector of garbage would look through them.
+    """
+
+    known: dict[tuple[str, bool], StateDocument | None] = field(default_factory=dict)
+
+    def read(self, rows: Iterable[tuple[str, bool]]) -> list[StateDocument]:
+        """Return the documents of rows, and forget all others."""
+        known = self.known
+        with uncollected():
+            self.known = found = {
+                row: known[row] if row in known else _document(*row) for row in rows
+            }
+        return [document for document in found.values() if document is not None]
+
+
+_parsed = _Parsed()
+
+
+def _documents(ask: Ask) -> list[StateDocument]:
     rows = ask(
         select(VARIABLES.val, VARIABLES.is_encrypted).where(
             VARIABLES.key.startswith(PREFIX, autoescape=True)
         )
     )
-    for stored, is_encrypted in rows.all():
-        found = _document(stored or "", is_encrypted)
-        if found is not None:
-            yield found
+    return _parsed.read((stored or "", is_encrypted) for stored, is_encrypted in rows.all())
 
 
-@lru_cache(maxsize=1024)
 def _document(stored: str, is_encrypted: bool) -> StateDocument | None:
-    """Return a document from what the database has; most are the same from page to page.
+    """Return a document from what the database has.
 
-    As a `Variable`, each would be decrypted twice whenever it is loaded.
+    As a `Variable`, it would be decrypted twice whenever it is loaded.
     """
     if not is_encrypted:
         return parse(stored)

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 from urllib.parse import quote
+from weakref import ref
 
 from puffin_ann.airflow.page import charts, figures
 from puffin_ann.airflow.page.database import Run
@@ -152,41 +153,46 @@ def _row(row: Row, now_ms: int) -> Markup:
         "tr",
         title,
         state,
-        _figures(_Document(row.document)),
+        _figures(row.document),
         *_times(row, now_ms),
         data_state=row.state,
         data_text=f"{row.index} {row.table}".lower(),
     )
 
 
-class _Document:
-    """A document as a key of what is kept of it: the same if it is the same object.
+_kept: dict[int, tuple[ref[StateDocument], Markup]] = {}
+"""Cells of figures by the identity of their document, while that is there.
 
-    As a value it would be hashed, all its points with it, whenever it is looked up.
-    """
-
-    __slots__ = ("it",)
-
-    def __init__(self, it: StateDocument | None) -> None:
-        self.it = it
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Document) and self.it is other.it
-
-    def __hash__(self) -> int:
-        return id(self.it)
+By its value it would be hashed, all its points with it, whenever it is looked up.
+"""
 
 
-@lru_cache(maxsize=1024)
-def _figures(document: _Document) -> Markup:
+def _figures(document: StateDocument | None) -> Markup:
     """Return the cells of an index's figures: the same from page to page, until it is looked at."""
-    if document.it is None or document.it.overview is None:
-        return joined(*(_cell(label, None, figures.NOTHING) for label, _ in COLUMNS[2:7]))
-    found, limits = document.it.overview, document.it.limits
+    if document is None:
+        return _no_figures()
+    kept = _kept.get(id(document))
+    if kept is not None and kept[0]() is document:
+        return kept[1]
+    made = _figures_of(document)
+    key = id(document)
+    _kept[key] = (ref(document, lambda _: _kept.pop(key, None)), made)
+    return made
+
+
+@cache
+def _no_figures() -> Markup:
+    return joined(*(_cell(label, None, figures.NOTHING) for label, _ in COLUMNS[2:7]))
+
+
+def _figures_of(document: StateDocument) -> Markup:
+    if document.overview is None:
+        return _no_figures()
+    found, limits = document.overview, document.limits
     told = found.figures
     measured = found.evaluated_recall if found.evaluated_recall is not None else told.recall
     target = limits.recall_target if limits else None
-    trend = document.it.trend[-POINTS:]
+    trend = document.trend[-POINTS:]
     recalls = charts.sparkline([point.recall for point in trend], "recall over time", target)
     lags = charts.sparkline([point.lag_seconds for point in trend], "lag over time")
     return joined(

@@ -16,7 +16,8 @@ from fastapi.testclient import TestClient
 
 from puffin_ann import __version__
 from puffin_ann.airflow.page import application as application_module
-from puffin_ann.airflow.page import figures
+from puffin_ann.airflow.page import database, figures
+from puffin_ann.airflow.page import overview_page as overview_page_module
 from puffin_ann.airflow.page.database import Asking, Dag, Known, Run
 from puffin_ann.airflow.page.index_page import index_page
 from puffin_ann.airflow.page.overview_page import overview_page
@@ -271,6 +272,27 @@ def test_figures_are_those_of_the_newest_look_however_often_the_page_is_shown():
     for _ in range(2):
         assert "800 kB" in overview_page([first], NOW_MS)
         assert "1.6 MB" in overview_page([second], NOW_MS)
+
+
+def test_a_document_is_parsed_once_and_forgotten_when_it_is_there_no_more():
+    parsed = database._Parsed()
+    rows = [(document(name).as_text(), False) for name in ("words", "images")]
+    first = parsed.read(rows)
+    assert [each.index for each in first] == ["words", "images"]
+    assert parsed.read(rows)[1] is first[1]
+    assert parsed.read(rows[:1]) == first[:1]
+    assert len(parsed.known) == 1
+    assert parsed.read([("what somebody else wrote", False), ("no token", True)]) == []
+
+
+def test_cells_are_not_kept_for_longer_than_their_document():
+    row = only(known(*dags("words"), documents=[document("words")]))
+    overview_page([row], NOW_MS)
+    key = id(row.document)
+    assert key in overview_page_module._kept
+    del row
+    gc.collect()
+    assert key not in overview_page_module._kept
 
 
 def test_a_page_without_indexes_says_so():
