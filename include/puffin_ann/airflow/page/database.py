@@ -20,7 +20,6 @@ from puffin_ann.airflow.dag_ids import APPROVE, REASON, WATCH_PROBLEM, Kind
 from puffin_ann.airflow.exceptions import AirflowException
 from puffin_ann.airflow.state.document import StateDocument
 from puffin_ann.airflow.state.store import PREFIX, parse
-from puffin_ann.uncollected import uncollected
 
 TAG = "puffin-ann"
 DAGS, RUNS, TASKS, TAGS, VARIABLES, XCOMS, STARTS = (
@@ -246,10 +245,7 @@ class _Parsed:
     def read(self, rows: Iterable[tuple[str, bool]]) -> list[StateDocument]:
         """Return the documents of rows, and forget all others."""
         known = self.known
-        with uncollected():
-            self.known = found = {
-                row: known[row] if row in known else _document(*row) for row in rows
-            }
+        self.known = found = {row: known[row] if row in known else _document(*row) for row in rows}
         return [document for document in found.values() if document is not None]
 
 
