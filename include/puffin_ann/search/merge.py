@@ -117,8 +117,8 @@ def in_shards(
     shards, found = np.empty(len(origin), np.int64), ordinals.copy()
     for number, source in enumerate(sources):
         here = np.flatnonzero(origin == number)
-        of_each = isinstance(source.shard, np.ndarray)
-        shards[here] = source.shard[ordinals[here]] if of_each else source.shard
+        shard = source.shard
+        shards[here] = shard[ordinals[here]] if isinstance(shard, np.ndarray) else shard
         if source.ordinals_in_shard is not None:
             found[here] = source.ordinals_in_shard[ordinals[here]]
     return shards, found
