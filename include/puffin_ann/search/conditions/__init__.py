@@ -1,7 +1,7 @@
 """Searches among the rows that satisfy a condition.
 
 `allowed_rows` says of a version's shards and files, and of rows that it does not cover, which rows
-satisfy it; `shard_rows` compares queries with those of one shard. `kept` keeps what is known of
-conditions, by snapshot, for the next search. `ways` estimates what each way to answer costs, and
-sifts near rows.
+satisfy it; `shard_rows` compares queries with those of one shard, `gathered` with those of all in
+one go. `kept` keeps what is known of conditions, by snapshot, for the next search. `ways` estimates
+what each way to answer costs, and sifts near rows.
 """

@@ -6,5 +6,6 @@ where its rows are without the rest, and leaves out shards that cannot be read; 
 the vectors that shards have not; `deleted_rows` finds those that are not live by a look at few, and
 `lost_tombstones` those that no blob tells of any more; `tie_breaks` orders equal distances; `range`
 gives the shards and rows that a range search compares; `sifting` tries near rows under a condition
-first; `cold` searches shards that are not on local disk by ranges of their blobs.
+first, `costs` tells where that pays; `together` asks several shards a few queries in one call;
+`cold` searches shards that are not on local disk by ranges of their blobs.
 """

@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.vamana.several import Several
-from puffin_ann.engines.vamana import VamanaShard
 from puffin_ann.search.merge import Source
 from puffin_ann.search.shards.snapshot_shard import SnapshotShard
+
+if TYPE_CHECKING:
+    from puffin_ann.ann.vamana.several import Several
 
 FEW = 4
 """Queries, at most. More are asked of one shard after the other, whose nodes are then still in the
@@ -28,7 +30,7 @@ class _Joined:
 
     known: Mapping[int, SnapshotShard] = field(default_factory=dict)
     places: Mapping[int, int] = field(default_factory=dict)
-    several: Several | None = None
+    several: "Several | None" = None
 
 
 class Together:
@@ -75,11 +77,15 @@ class Together:
 def _join(shards: Mapping[int, SnapshotShard]) -> _Joined:
     numbers, searchers, masks = [], [], []
     for number, shard in shards.items():
-        engine = shard.loaded.engine
-        searcher = engine.packed_searcher if isinstance(engine, VamanaShard) else None
+        # Only engines of graphs have one, which others' searches would import in vain.
+        searcher = getattr(shard.loaded.engine, "packed_searcher", None)
         if searcher is not None:
             numbers.append(number)
             searchers.append(searcher)
             masks.append(None if shard.deleted is None else shard.deleted.view(np.uint8))
+    if not numbers:
+        return _Joined(shards)
+    from puffin_ann.ann.vamana.several import Several  # see above
+
     places = {number: place for place, number in enumerate(numbers)}
-    return _Joined(shards, places, Several(searchers, masks) if numbers else None)
+    return _Joined(shards, places, Several(searchers, masks))
