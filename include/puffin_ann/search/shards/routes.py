@@ -79,6 +79,7 @@ class Router:
             queries: (q, dc) float32 in the search space of the metric.
             probe_partitions: nearest cells to consider, at least 1.
         """
+        probe_partitions = min(probe_partitions, len(self._squares))
         shares = np.zeros((len(queries), self.shards), np.float32)
         if len(queries) <= FEW:
             share_widths_of_few(

@@ -13,6 +13,22 @@ def test_a_query_probes_the_shards_of_its_nearest_partitions():
     assert (Router(centroids, shards).shares(queries, 4) > 0.0).all()
 
 
+def test_more_cells_may_be_asked_for_than_there_are():
+    router = Router(np.eye(3, dtype=np.float32), np.array([0, 1, 2], dtype=np.uint32))
+    for queries in (np.eye(3, dtype=np.float32)[:1], np.ones((9, 3), np.float32)):
+        assert (router.shares(queries, 10**30) > 0.0).all()
+
+
+def test_few_queries_are_routed_as_many_are():
+    random = np.random.default_rng(4)
+    centroids = random.standard_normal((40, 17)).astype(np.float32)
+    router = Router(centroids, random.integers(0, 6, 40).astype(np.uint32))
+    queries = random.standard_normal((60, 17)).astype(np.float32)
+    for cells in (1, 5, 40):
+        alone = [router.shares(queries[at : at + 1], cells) for at in range(len(queries))]
+        np.testing.assert_array_equal(np.concatenate(alone), router.shares(queries, cells))
+
+
 def test_a_shard_is_searched_the_less_widely_the_farther_its_nearest_partition():
     centroids = np.array([[0, 0], [10, 0], [0, 10]], dtype=np.float32)
     shards = np.array([2, 0, 3], dtype=np.uint32)
