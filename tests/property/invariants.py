@@ -7,9 +7,9 @@ from hypothesis.stateful import invariant, rule
 
 from puffin_ann import open_index
 from puffin_ann.errors import IndexNotFoundError
+from puffin_ann.lake.catalog.index_snapshots import tag_of
 from puffin_ann.lake.commit.tagged_snapshot import is_own_manifest_list
 from puffin_ann.lake.metadata.log import manifest_lists_of
-from puffin_ann.lake.metadata.own_tags import tag_of
 from puffin_ann.lake.store.listing import canonical, list_objects
 from puffin_ann.lifecycle.retention.rules import apply_retention, names_of_snapshots, policies
 from puffin_ann.lifecycle.versions.inventory import take_inventory

@@ -26,16 +26,17 @@ def require_approval(declaration: IndexDeclaration, *, force: bool, yes: bool) -
 
     expected = expect_build(declaration, overrides={"force": force})
     if not _is_approved(declaration, expected, "build"):
-        raise BadInputError(
-            f"nothing was built: index {declaration.name!r} would take {expected.asks}; give --yes "
-            "to build it without being asked"
-        )
+        raise _not_built(declaration, expected)
 
 
 def postpones(
     declaration: IndexDeclaration, *, yes: bool, maintenance: bool = False, force: bool = False
 ) -> bool:
-    """Say whether a build, merge or rebuild that is due waits, for want of approval."""
+    """Say whether a build, merge or rebuild that is due waits, for want of approval.
+
+    Raises:
+        BadInputError: it is the first build, without which there is nothing to refresh.
+    """
     if yes or declaration.build.approve_above is None:
         return False
     from puffin_ann.lifecycle.runs.expect_build import expect_due
@@ -43,8 +44,17 @@ def postpones(
     expected = expect_due(declaration, maintenance=maintenance, force=force)
     if _is_approved(declaration, expected, "refresh"):
         return False
+    if expected.is_first:
+        raise _not_built(declaration, expected)
     tell(f"{declaration.name}: masks and deltas are all that is done: {expected.asks}")
     return True
+
+
+def _not_built(declaration: IndexDeclaration, expected: "ExpectedBuild") -> BadInputError:
+    return BadInputError(
+        f"nothing was built: index {declaration.name!r} would take {expected.asks}; give --yes "
+        "to build it without being asked"
+    )
 
 
 def _is_approved(declaration: IndexDeclaration, expected: "ExpectedBuild", what: str) -> bool:

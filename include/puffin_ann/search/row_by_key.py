@@ -9,12 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.expressions import EqualTo
-from pyiceberg.expressions.literals import literal
+from pyiceberg.expressions.literals import StringLiteral
 from pyiceberg.table import Table
 
 from puffin_ann.errors import ColumnNotFoundError, QueryError, RowNotFoundError
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.read.columns import ColumnReader, DataFile
+from puffin_ann.lake.read.conditions.values import Beyond, fitted
 from puffin_ann.lake.read.live_files import LiveFile, live_files
 from puffin_ann.lake.read.parquet import read_vectors
 from puffin_ann.lake.read.pruning import may_match
@@ -73,14 +74,16 @@ def _find(table: Table, snapshot_id: int, key: str, value: str) -> Iterator[dict
             f"{name_of(table)} has no top-level column {key!r}; it has: {', '.join(names)}"
         )
     try:
-        wanted = literal(value).to(table.schema().find_type(key)).value
-        may_hold = may_match(table, EqualTo(term=key, value=value))
+        wanted = fitted(StringLiteral(value), table.schema().find_type(key))
+        if isinstance(wanted, Beyond):
+            return
+        may_hold = may_match(table, EqualTo(term=key, value=wanted))
     except (ValueError, TypeError) as error:
         raise QueryError(f"{key}={value!r} cannot be looked up: {error}") from None
     files = live_files(table, snapshot_id, may_hold)
     deleted = deleted_positions(table, files)
     for file in files:
-        for row_group, offset, position in _matches(table, file, key, wanted):
+        for row_group, offset, position in _matches(table, file, key, wanted.value):
             if position not in deleted.get(file.path, ()):
                 yield {"file": file.path, "row_group": row_group, "row_offset": offset}
 

@@ -2,9 +2,11 @@
 
 import io
 import sys
+from contextlib import nullcontext
 
 import pytest
 
+from puffin_ann.lifecycle.runtime.runners import InProcess
 from tests.support import builds
 
 ABOVE = "60 rows, above build.approve_above.rows 50"
@@ -21,8 +23,26 @@ def test_nothing_is_built_where_nobody_answers(cli, asks, monkeypatch):
     for command in ("build", "refresh", "maintain"):
         monkeypatch.setattr(sys, "stdin", io.StringIO(""))
         code, _, err = cli(command, builds.INDEX)
-        assert (code, ABOVE in err) == (2 if command == "build" else 0, True), err
+        assert (code, ABOVE in err) == (2, True), err
+        assert f"nothing was built: index '{builds.INDEX}' would take" in err
+        assert "masks and deltas" not in err
     assert asks.refresh().metadata_location == before
+
+
+def test_maintenance_goes_on_for_others_where_a_first_build_waits(cli, asks, declare, monkeypatch):
+    """And a version that is there follows its table, however long what is due waits."""
+    monkeypatch.setattr(
+        "puffin_ann.cli.commands.maintain.on_spark", lambda *_: nullcontext(InProcess())
+    )
+    declare(name="other")
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    code, out, err = cli("maintain", "test.demo.words")
+    assert (code, "other: build: no version" in out) == (2, True), out + err
+    assert f"nothing was built: index '{builds.INDEX}' would take {ABOVE}" in err
+    assert cli("refresh", builds.INDEX, "--yes")[0] == 0
+    declare(build={"approve_above": {"rows": 50}}, metric="ip")
+    code, out, err = cli("refresh", builds.INDEX)
+    assert (code, "the build waits for approval" in out) == (0, True), out + err
 
 
 def test_who_answers_yes_or_gives_it_gets_the_build(cli, asks, monkeypatch):

@@ -1,6 +1,7 @@
 """Columns kept beside the rows: what they answer is what the table has, whatever became of it."""
 
 import json
+import math
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -110,6 +111,69 @@ def test_nothing_is_read_of_the_table_for_what_an_index_includes(items, algorith
     assert (told["bytes_of_columns"], told["rows_with_columns"]) == (0, 15)
     allowed = index._allowed("price < 6 and word like 'w%'")
     assert (allowed.matching.files_asked, allowed.matching.bytes_read) == (2, 0)
+
+
+FLOATS = {
+    "score": [0.0, -0.0, 0.25, 1.0, math.inf, -math.inf, 1e39],
+    "weight": [0.0, -0.0, 0.25, 1.0, math.inf, -math.inf, 1e39, -1e39],
+}
+
+
+def scored(ids):
+    """Rows with floating-point numbers of every kind."""
+    kinds = [0.0, -0.0, 0.25, 1.0, math.inf, -math.inf, math.nan, None]
+    table = builds.rows(ids)
+    numbers = [kinds[number % 8 if number < 40 else number // 10] for number in ids]
+    return table.append_column("score", pa.array(numbers, pa.float64())).append_column(
+        "weight", pa.array(numbers, pa.float32())
+    )
+
+
+@pytest.mark.parametrize("included", [[], ["id", "score", "weight"]])
+def test_floating_point_numbers_are_compared_alike_wherever_they_are_kept(catalog, included):
+    """By blocks of the index, by statistics of files and row groups, and by rows."""
+    table = catalog.create_table(
+        "demo.words",
+        schema=scored([]).schema,
+        properties={"write.parquet.row-group-limit": "10"},
+    )
+    table.append(scored(range(40)))
+    for first in (40, 50, 60):
+        table.append(scored(range(first, first + 10)))
+    builds.build(builds.declaration(include=included), "run")
+    table.refresh().append(scored(range(70, 80)))
+    forget()
+    index = open_index(table.refresh(), builds.INDEX)
+    rows = {row["id"]: row for row in table.scan().to_arrow().to_pylist()}
+    random = Random(3)
+    fixed = [
+        (
+            f"{name} {says}",
+            lambda row, name=name, test=test: row[name] is not None and test(row[name]),
+        )
+        for name in FLOATS
+        for says, test in (
+            ("in (0.0, 0.25)", lambda value: value in (0.0, 0.25)),
+            ("not in (-0.0, 0.25)", lambda value: value not in (0.0, 0.25)),
+            ("< 1e39", lambda value: value < 1e39),
+            ("> -1e39", lambda value: value > -1e39),
+        )
+    ]
+    drawn = [a_condition(random, FLOATS) for _ in range(30)]
+    for where, says in fixed + drawn:
+        expected = sorted(number for number, row in rows.items() if says(row))
+        for exhaustive in (False, True):
+            found = index.search(
+                QUERIES[:1],
+                99,
+                columns=["id"],
+                where=where,
+                exhaustive=exhaustive,
+                allow_fewer=True,
+            )
+            assert sorted(found.column("id").to_pylist()) == expected, where
+        near = index.within(QUERIES[:1], 1e6, columns=["id"], where=where)
+        assert sorted(near.column("id").to_pylist()) == expected, where
 
 
 def update_prices(table, numbers, round_, *, merge_on_read):

@@ -83,7 +83,8 @@ def _show_diagnosis(found: "Diagnosis") -> None:
             grid.add_row(*map(Text, (kind, indexes, f"{what}\n{file}".strip(), remedy)))
         console.print(grid)
     if found.findings and not any(finding.is_problem for finding in found.findings):
-        console.print(f"{found.table}: nothing is wrong", highlight=False)
+        told = "nothing is wrong: what stands in brackets is no problem, but told"
+        console.print(f"{found.table}: {told}", highlight=False)
     for action in found.actions:
         say(f"did: {action}")
 

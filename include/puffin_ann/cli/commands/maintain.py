@@ -9,7 +9,7 @@ from puffin_ann.cli.declarations import find_declared
 from puffin_ann.cli.lease_options import NoWait, own_run_id
 from puffin_ann.cli.output import AsJson, in_words, print_json, say, tell
 from puffin_ann.cli.spark_session import Master, on_spark, require_pyspark
-from puffin_ann.errors import DeclarationError
+from puffin_ann.errors import BadInputError, DeclarationError
 
 if TYPE_CHECKING:
     from puffin_ann.declaration import IndexDeclaration
@@ -36,11 +36,14 @@ def maintain(
 
     declarations, problems = _meant(name)
     require_pyspark()
-    postponed = {
-        declaration.name
-        for declaration in declarations
-        if postpones(declaration, yes=yes, maintenance=True)
-    }
+    postponed: set[str] = set()
+    unapproved: dict[str, BadInputError] = {}
+    for declaration in declarations:
+        try:
+            if postpones(declaration, yes=yes, maintenance=True):
+                postponed.add(declaration.name)
+        except BadInputError as error:  # no reason to neglect the others
+            unapproved[declaration.name] = error
     with on_spark(declarations[0], master) as runner:
         done = maintaining.maintain(
             declarations,
@@ -49,13 +52,16 @@ def maintain(
             wait=not no_wait,
             tell=tell,
             postponed=postponed,
+            left_out=unapproved,
         )
     if as_json:
         print_json(done)
     else:
         _show(done)
     if problems:
-        raise DeclarationError("; ".join(map(str, problems)))
+        raise DeclarationError("; ".join(map(str, (*problems, *unapproved.values()))))
+    if unapproved:
+        raise BadInputError("; ".join(map(str, unapproved.values())))
 
 
 def _show(done: dict[str, Any]) -> None:

@@ -30,6 +30,7 @@ from puffin_ann.errors import (
     UnsupportedTableError,
 )
 from puffin_ann.extras import Extra, install_command
+from puffin_ann.lake.catalog.index_snapshots import tag_of
 from puffin_ann.lake.catalog.timeouts import (
     HTTP_TIMEOUT,
     ask_until_answered,
@@ -59,7 +60,7 @@ def load_table(table: str | Table) -> Table:
     """
     if isinstance(table, Table):
         return table
-    parts = table.split(".")
+    parts = table.split(".") if isinstance(table, str) else []
     if len(parts) < 3 or not all(parts):
         raise TableNotFoundError(
             f"{table!r} does not name a table: write catalog.namespace.table, "
@@ -86,13 +87,15 @@ def reload_table(table: Table) -> Table:
 def snapshot(table: Table, snapshot_id: int | None = None) -> Snapshot | None:
     """Return the snapshot with this id, or the table's current one (None while it has none).
 
-    Raises SnapshotNotFoundError, which lists the snapshots there are.
+    Raises SnapshotNotFoundError, which lists the snapshots there are, without those that hold
+    versions of indexes alone.
     """
     if snapshot_id is None:
         return table.current_snapshot()
     found = table.snapshot_by_id(snapshot_id)
     if found is None:
-        known = [str(snapshot.snapshot_id) for snapshot in reversed(table.snapshots())]
+        newest = reversed(table.snapshots())
+        known = [str(snapshot.snapshot_id) for snapshot in newest if tag_of(snapshot) is None]
         raise SnapshotNotFoundError(
             f"{name_of(table)} has no snapshot {snapshot_id}; newest first, it has: {_some(known)}"
         )
@@ -102,12 +105,18 @@ def snapshot(table: Table, snapshot_id: int | None = None) -> Snapshot | None:
 def snapshot_of_ref(table: Table, ref: str) -> Snapshot:
     """Return the snapshot that a branch or tag names.
 
-    Raises SnapshotNotFoundError, which lists the branches and tags there are.
+    Raises SnapshotNotFoundError, which lists the branches and tags there are, without those that
+    hold versions of indexes.
     """
     found = table.metadata.snapshot_by_name(ref)
     if found is None:
+        known = sorted(
+            name
+            for name, found in table.refs().items()
+            if tag_of(table.snapshot_by_id(found.snapshot_id)) is None
+        )
         raise SnapshotNotFoundError(
-            f"{name_of(table)} has no branch or tag {ref!r}; it has: {_some(sorted(table.refs()))}"
+            f"{name_of(table)} has no branch or tag {ref!r}; it has: {_some(known)}"
         )
     return found
 

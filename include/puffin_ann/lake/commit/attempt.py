@@ -17,11 +17,12 @@ from pyiceberg.table.update import (
 )
 
 from puffin_ann.errors import ConflictError
+from puffin_ann.lake.catalog.index_snapshots import tag_of
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.commit.overwritten_statistics import path_in
 from puffin_ann.lake.commit.publish_mode import PublishMode
 from puffin_ann.lake.commit.tagged_snapshot import TaggedSnapshot, numbers_as_seen, removal_of
-from puffin_ann.lake.metadata.own_tags import own_tags, tag_of
+from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lake.metadata.registered import NAMED_BY
 
 RUN_ID_SUFFIX = ".run-id"

@@ -40,8 +40,9 @@ from pyiceberg.table.update import (
 )
 
 from puffin_ann.errors import UnclearCommitError
+from puffin_ann.lake.catalog.index_snapshots import UNDER_TAG, tag_of
 from puffin_ann.lake.catalog.tables import commit, name_of, reload_table
-from puffin_ann.lake.metadata.own_tags import UNDER_TAG, own_tags, tag_of
+from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lake.store.listing import delete_object
 from puffin_ann.lake.store.locations import metadata_folder
 from puffin_ann.lake.store.outages import is_of_a_store

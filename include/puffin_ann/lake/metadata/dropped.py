@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from puffin_ann.foreign_json import long_of, object_of, parse, text_of
-from puffin_ann.lake.metadata.own_tags import tag_of
+from puffin_ann.lake.catalog.index_snapshots import tag_of
 
 PREFIX = "puffin-ann.dropped."
 """What the names of such properties begin with; the name of the index follows."""

@@ -12,12 +12,11 @@ from collections.abc import Mapping
 
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.snapshots import Snapshot
+
+from puffin_ann.lake.catalog.index_snapshots import tag_of
 
 PREFIX = "puffin_ann_"
 """What their names begin with; such a name needs no quotes in SQL."""
-UNDER_TAG = "puffin-ann.tag"
-"""Key of a tagged snapshot's summary: the name of its tag."""
 
 
 def tag_name(index: str, run_id: str) -> str:
@@ -46,10 +45,3 @@ def held_files(table: Table) -> frozenset[str]:
     return frozenset(
         entry.statistics_path for entry in table.metadata.statistics if entry.snapshot_id in tags
     )
-
-
-def tag_of(snapshot: Snapshot | None) -> str | None:
-    """Return the name of the tag that a snapshot was made for; None if it is no tagged one."""
-    if snapshot is None or snapshot.summary is None:
-        return None
-    return snapshot.summary.additional_properties.get(UNDER_TAG)

@@ -13,12 +13,13 @@ from pyiceberg.table import Table
 
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import UnsupportedTableError
+from puffin_ann.lake.catalog.index_snapshots import tag_of
 from puffin_ann.lake.commit.publish_mode import publish_mode
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.commit.tagged_snapshot import FOR_EVER_MS
 from puffin_ann.lake.metadata.dropped import find_dropped, names_index
 from puffin_ann.lake.metadata.expiry import DAY_MS, Horizon, surviving
-from puffin_ann.lake.metadata.own_tags import own_tags, tag_of
+from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lifecycle.retention.rules import (
     Verdict,
     apply_retention,

@@ -22,11 +22,13 @@ class ExpectedBuild(Document):
         reason: why it is done, or why it is not.
         cost: what it is expected to take; None if nothing of the kind is done.
         asks: which bounds of the declaration it passes; empty if nobody is asked.
+        is_first: no version is published that could be refreshed without it.
     """
 
     reason: str
     cost: BuildCost | None = None
     asks: str = ""
+    is_first: bool = False
 
 
 def expect_build(
@@ -91,4 +93,4 @@ def _expected(declaration: IndexDeclaration, due: Due, live: LiveState, why: str
         cost = estimate.whole_build(due.state, live.rows)
     expected = BuildCost(rows=live.rows, bytes=cost.written, seconds=cost.seconds)
     asks = why_ask(expected, declaration.build.approve_above)
-    return ExpectedBuild(reason=why, cost=expected, asks=asks)
+    return ExpectedBuild(reason=why, cost=expected, asks=asks, is_first=due.state is None)

@@ -88,6 +88,7 @@ def maintain(
     wait: bool = True,
     tell: leases.Tell | None = None,
     postponed: Collection[str] = (),
+    left_out: Collection[str] = (),
 ) -> dict[str, Any]:
     """Maintain indexes of one table in this process, as their DAGs do.
 
@@ -98,6 +99,7 @@ def maintain(
         wait: for other runs on an index; else fail at once.
         tell: gets a sentence when there is something to wait for.
         postponed: indexes of which a build, merge or rebuild waits; they only follow the table.
+        left_out: indexes that nothing is done for but what is done for the table.
 
     Returns:
         `actions`: what was guarded and cleaned, or why nothing was cleaned; `indexes`: by name,
@@ -114,7 +116,7 @@ def maintain(
     actions = list(guard_table(table, owner=run_id))
     indexes: dict[str, Any] = {}
     failed: PuffinAnnError | None = None
-    for declaration in declarations:
+    for declaration in (each for each in declarations if each.name not in left_out):
         try:
             with leases.writing(table, declaration.name, run_id, "maintain", wait=wait, tell=tell):
                 indexes[declaration.name] = refresh_in_process(

@@ -129,9 +129,10 @@ def plan_and_open(
         )
         return built.model_copy(update={"decision": _text(decision)}), None
     if decision.action != "refresh" or base is None or due.rest is None or state is None:
+        waits = postpones and decision.action == "build"
         return PlanPointer(
             action="none",
-            reason=decision.reason,
+            reason=f"{decision.reason}; the build waits for approval" if waits else decision.reason,
             table=declaration.table,
             plan="",
             run_id=workspace.run.run_id,

@@ -65,6 +65,8 @@ class Question:
             QueryError: it cannot be asked.
         """
         batch = checked_queries(queries, dimension, index)
+        if isinstance(columns, str | bytes):  # a sequence, too: of letters
+            raise QueryError(f"columns is {columns!r}; it takes a list of names: [{columns!r}]")
         check_columns(columns)
         checked_freshness(freshness)
         checked_stale_policy(policy)

@@ -303,7 +303,13 @@ def test_the_command_tells_people_and_machines_and_leaves_with_a_code(words, com
     assert code == 0
     assert "repaired" in text
     assert "did: registered" in text
-    assert "nothing is wrong" in command("doctor", "test.demo.words")[1]
+    assert command("doctor", "test.demo.words")[1] == "test.demo.words: nothing is wrong\n"
+
+
+def test_what_is_listed_beside_problems_is_said_to_be_none(words, command):
+    code, text = command("doctor", "test.demo.words")
+    assert (code, "(unbuilt)" in text) == (0, True)
+    assert "nothing is wrong: what stands in brackets is no problem" in text
 
 
 def test_the_command_lists_what_would_go_and_then_removes_it(words, command):

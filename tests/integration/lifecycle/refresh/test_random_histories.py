@@ -30,7 +30,7 @@ from pyiceberg.utils.config import Config
 from puffin_ann import open_index
 from puffin_ann.declaration import AUTO, CENTROID, FORMS_OF, RefreshOptions
 from puffin_ann.errors import IndexNotFoundError
-from puffin_ann.lake.metadata.own_tags import tag_of
+from puffin_ann.lake.catalog.index_snapshots import tag_of
 from puffin_ann.lifecycle.maintain.drop import drop
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.search.open_index import open_version

@@ -1,6 +1,7 @@
 """Which tags are ours: a name alone does not make one."""
 
-from puffin_ann.lake.metadata.own_tags import PREFIX, UNDER_TAG, own_tags, tag_name
+from puffin_ann.lake.catalog.index_snapshots import UNDER_TAG
+from puffin_ann.lake.metadata.own_tags import PREFIX, own_tags, tag_name
 from puffin_ann.lake.metadata.registered import NAMED_BY
 from puffin_ann.lifecycle.retention.rules import names_of_snapshots
 from tests.support.metadata_tables import Snap, table_of

@@ -2,22 +2,26 @@
 
 The language is PyIceberg's. Nulls mean what they mean to engines that read Iceberg tables: a null
 satisfies `is null` alone, no comparison, and no negation of one. So `not (x = 1)` is `x != 1`, and
-both say that x is not null. NaN satisfies `is nan`, `!=` and `not in`.
+both say that x is not null. NaN satisfies `is nan`, `!=` and `not in`. -0.0 equals 0.0, as in SQL.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
 from pyiceberg.expressions import (
     AlwaysFalse,
     AlwaysTrue,
     And,
     BooleanExpression,
     BoundPredicate,
+    EqualTo,
+    GreaterThan,
     IsNaN,
+    LessThan,
+    LessThanOrEqual,
     LiteralPredicate,
     NotEqualTo,
     NotIn,
@@ -30,8 +34,7 @@ from pyiceberg.expressions import (
     StartsWith,
     UnboundPredicate,
 )
-from pyiceberg.expressions.literals import DecimalLiteral, FloatLiteral, Literal
-from pyiceberg.expressions.parser import parse
+from pyiceberg.expressions.literals import DoubleLiteral, FloatLiteral, Literal
 from pyiceberg.expressions.visitors import (
     BooleanExpressionVisitor,
     bind,
@@ -39,26 +42,17 @@ from pyiceberg.expressions.visitors import (
     visit,
 )
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    NestedField,
-    StringType,
-    StructType,
-)
-from pyparsing import ParseBaseException
+from pyiceberg.types import FloatType, IcebergType, NestedField, StringType, StructType
 
 from puffin_ann.errors import ColumnNotFoundError, QueryError
-
-EXAMPLE = "price < 20 and category in ('tea', 'coffee')"
-MOST_CHARACTERS = 100_000
-"""Of a condition as text: the parser takes time and memory for each."""
-
-_NUMBERS = (IntegerType, LongType, DecimalType, FloatType, DoubleType)
+from puffin_ann.lake.read.conditions.text import EXAMPLE, parsed
+from puffin_ann.lake.read.conditions.values import (
+    FLOATS,
+    NUMBERS,
+    Beyond,
+    UnfitValueError,
+    fitted,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +94,7 @@ def read_condition(where: str | BooleanExpression, schema: Schema, owner: str) -
         QueryError: it cannot be read, or compares a column with what is of another type.
         ColumnNotFoundError: it names a column that the schema does not have.
     """
-    given = _parsed(where)
+    given = _expression(where)
     normal = _NormalForm(schema, owner)
     try:
         expression = visit(rewrite_not(given), normal)
@@ -137,52 +131,14 @@ def _paths(fields: tuple[NestedField, ...], field_id: int) -> Iterator[tuple[Nes
                 yield (field, *path)
 
 
-def _parsed(where: str | BooleanExpression) -> BooleanExpression:
+def _expression(where: str | BooleanExpression) -> BooleanExpression:
     if isinstance(where, BooleanExpression):
         return where
-    if not isinstance(where, str):
-        raise QueryError(
-            f"where is {where!r}; it takes text, such as {EXAMPLE!r}, or an expression of "
-            "PyIceberg's"
-        )
-    if len(where) > MOST_CHARACTERS:
-        raise QueryError(f"where has {len(where)} characters; {MOST_CHARACTERS} at most are read")
-    try:
-        found = parse(where)
-    except ParseBaseException as error:
-        raise QueryError(
-            f"where {where!r} cannot be read{_place(where, error.loc)}; it takes comparisons of a "
-            "column with values, text in single quotes, values of one kind in a list, joined by "
-            f"and, or and not: {EXAMPLE}"
-        ) from None
-    except RecursionError:
-        raise QueryError(
-            "where: the condition is nested too deep; use in (...) for lists"
-        ) from None
-    except (ValueError, TypeError):
-        # What can be read and is refused all the same: the parser's own words are of its code.
-        raise QueryError(
-            f"where {where!r} cannot be read: like takes text that ends with its only %, such as "
-            "'begins%'"
-        ) from None
-    if not isinstance(found, BooleanExpression):
-        raise QueryError(f"where {where!r} is no condition; it takes comparisons: {EXAMPLE}")
-    return found
-
-
-def _place(where: str, stopped: int) -> str:
-    """Return words for where a text cannot be read.
-
-    Args:
-        where: the text.
-        stopped: where the parser gave up: no more than its beginning if it could read nothing.
-    """
-    if where.count("'") % 2:
-        return f": the text that begins at {where[where.rindex(chr(39)) :][:20]!r} has no end"
-    rest = where[stopped:].strip()
-    if rest:
-        return f" from {rest[:20]!r} on"
-    return " at its end" if where.strip() else ": it is empty"
+    if isinstance(where, str):
+        return parsed(where)
+    raise QueryError(
+        f"where is {where!r}; it takes text, such as {EXAMPLE!r}, or an expression of PyIceberg's"
+    )
 
 
 class _NormalForm(BooleanExpressionVisitor[BooleanExpression]):
@@ -220,18 +176,16 @@ class _NormalForm(BooleanExpressionVisitor[BooleanExpression]):
         where = f"where: column {field.name!r} of {self._owner} is of type {kind}"
         if isinstance(predicate, StartsWith | NotStartsWith) and not isinstance(kind, StringType):
             raise QueryError(f"{where}; like compares columns of text")
-        if isinstance(predicate, IsNaN | NotNaN) and not isinstance(kind, _NUMBERS):
+        if isinstance(predicate, IsNaN | NotNaN) and not isinstance(kind, NUMBERS):
             raise QueryError(f"{where}, which has no NaN; is nan asks columns of numbers")
         try:
-            fitting = _with_values_of(predicate, kind)
-            bound = fitting.bind(self._schema, case_sensitive=True)
-        except _UnfitValueError as error:
+            fitting = _fitting(predicate, kind)
+            if isinstance(fitting, UnboundPredicate):
+                fitting.bind(self._schema, case_sensitive=True)
+        except UnfitValueError as error:
             raise QueryError(f"{where}, which {_shown(predicate)} does not fit: {error}") from None
         except (ValueError, TypeError, ArithmeticError):
             raise QueryError(f"{where}, which {_shown(predicate)} does not fit") from None
-        compares = isinstance(fitting, LiteralPredicate | SetPredicate)
-        if compares and isinstance(bound, AlwaysTrue):  # the value is beyond all of the type
-            return NotNull(term=predicate.term)
         if isinstance(fitting, NotEqualTo | NotIn | NotNaN | NotStartsWith):
             return And(NotNull(term=predicate.term), fitting)
         return fitting
@@ -259,10 +213,6 @@ class _NormalForm(BooleanExpressionVisitor[BooleanExpression]):
         return field
 
 
-class _UnfitValueError(ValueError):
-    """A value that a column cannot have; the message says why."""
-
-
 def _shown(predicate: UnboundPredicate) -> str:
     if isinstance(predicate, LiteralPredicate):
         return _value_shown(predicate.literal)
@@ -279,34 +229,42 @@ def _value_shown(literal: Literal[Any]) -> str:
     return str(value) if isinstance(value, Decimal) else repr(value)
 
 
-def _with_values_of(predicate: UnboundPredicate, kind: IcebergType) -> UnboundPredicate:
+def _fitting(predicate: UnboundPredicate, kind: IcebergType) -> BooleanExpression:
     """Return a predicate whose values are of a column's type, as exactly as that has them.
 
     Raises:
-        ValueError, TypeError: a value is not.
+        UnfitValueError: a value is not.
     """
     if isinstance(predicate, LiteralPredicate):
-        return type(predicate)(predicate.term, _value_of(predicate.literal, kind))
+        value = fitted(predicate.literal, kind)
+        if isinstance(value, Beyond):
+            return _compared_beyond(predicate, value, kind)
+        return type(predicate)(predicate.term, value)
     if isinstance(predicate, SetPredicate):
-        literals = {_value_of(literal, kind) for literal in predicate.literals}
-        return type(predicate)(predicate.term, literals)
+        values = (fitted(literal, kind) for literal in predicate.literals)
+        within = {value for value in values if not isinstance(value, Beyond)}
+        if not within and isinstance(predicate, NotIn):
+            return NotNull(term=predicate.term)
+        return type(predicate)(predicate.term, within)
     return predicate
 
 
-def _value_of(literal: Literal[Any], kind: IcebergType) -> Literal[Any]:
-    value = literal.value
-    if isinstance(kind, IntegerType | LongType) and isinstance(value, float | Decimal):
-        if value != int(value):
-            raise _UnfitValueError("it is no whole number")
-    elif isinstance(kind, DecimalType) and isinstance(value, int | float | Decimal):
-        exact = Decimal(str(value) if isinstance(value, float) else value)
-        scaled = exact.quantize(Decimal(1).scaleb(-kind.scale))
-        if scaled != exact:
-            raise _UnfitValueError(f"it has more than {kind.scale} digits behind the point")
-        return DecimalLiteral(scaled)
-    elif isinstance(kind, FloatType):
-        # Bounds of files are compared with the value, too: as float32, which rows are compared in.
-        converted = literal.to(kind)
-        if isinstance(converted, FloatLiteral):
-            return FloatLiteral(float(np.float32(converted.value)))
-    return literal
+def _compared_beyond(
+    predicate: LiteralPredicate, side: Beyond, kind: IcebergType
+) -> BooleanExpression:
+    """Return a comparison with a value that is beyond all finite ones of a column's type.
+
+    Of floating-point numbers, infinity is beyond it, too, and NaN is on no side.
+    """
+    term = predicate.term
+    if isinstance(predicate, EqualTo | NotEqualTo):
+        return NotNull(term=term) if isinstance(predicate, NotEqualTo) else AlwaysFalse()
+    is_above = side is Beyond.ABOVE
+    holds = isinstance(predicate, LessThan | LessThanOrEqual) is is_above
+    if not isinstance(kind, FLOATS):
+        return NotNull(term=term) if holds else AlwaysFalse()
+    infinity = math.inf if is_above else -math.inf
+    literal = FloatLiteral(infinity) if isinstance(kind, FloatType) else DoubleLiteral(infinity)
+    if not holds:
+        return EqualTo(term, literal)
+    return LessThan(term, literal) if is_above else GreaterThan(term, literal)

@@ -83,6 +83,8 @@ class _Rows(BoundBooleanExpressionVisitor[Any]):
     def visit_in(self, term: BoundTerm, literals: set[Any]) -> Column:
         column = self._column(term)
         values = [value.value if isinstance(value, Literal) else value for value in literals]
+        if pa.types.is_floating(column.type) and 0 in values:
+            values += [0.0, -0.0]  # `is_in` compares bits, and comparisons take them for equal
         return pc.is_in(column, pa.array(values, column.type))  # of a null: false
 
     def visit_not_in(self, term: BoundTerm, literals: set[Any]) -> Column:

@@ -10,9 +10,9 @@ from typing import Any
 
 from pyiceberg.table import Table
 
+from puffin_ann.lake.catalog.index_snapshots import UNDER_TAG
 from puffin_ann.lake.metadata.dropped import NEVER, Dropped, find_dropped
 from puffin_ann.lake.metadata.log import metadata_document
-from puffin_ann.lake.metadata.own_tags import UNDER_TAG
 from puffin_ann.lifecycle.evaluate.records import measured_at
 
 

@@ -1,5 +1,6 @@
 """Rows that satisfy a condition are those of an oracle, however few of them were read."""
 
+import math
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from random import Random
@@ -65,12 +66,12 @@ def a_row(random, number):
     def maybe(value, share=0.15):
         return None if random.random() < share else value
 
-    weight = float(np.float32(random.choice([0.1, 0.5, 1.5, float("nan")])))
+    weight = float(np.float32(random.choice([0.1, 0.5, 1.5, 0.0, -0.0, math.inf, math.nan])))
     return {
         "id": number,
         "small": maybe(random.randrange(4)),
         "kind": maybe(random.choice(KINDS)),
-        "price": maybe(random.choice([0.5, 1.0, 2.5, float("nan")])),
+        "price": maybe(random.choice([0.5, 1.0, 2.5, 0.0, -0.0, -math.inf, math.nan])),
         "weight": maybe(weight),
         "day": maybe(date(2024, 2, 27) + timedelta(random.randrange(4))),
         "at": maybe(START + timedelta(hours=random.randrange(90))),
@@ -90,14 +91,14 @@ def some_rows(random, count, first):
 
 
 VALUES = {
-    "id": [3, 17, 40, 1000],
-    "small": [0, 1, 3, 9],
+    "id": [3, 17, 40, 1000, 2**70],
+    "small": [0, 1, 3, 9, 2**31, -(2**40)],
     "kind": [*KINDS, "tee"],
-    "price": [0.5, 1.0, 3.0],
-    "weight": [float(np.float32(0.1)), 0.5, 1.5],
+    "price": [0.5, 1.0, 3.0, 0.0, -0.0, -math.inf],
+    "weight": [float(np.float32(0.1)), 0.5, 1.5, 0.0, -0.0, 1e39, -1e39, math.inf],
     "day": [date(2024, 2, 27), date(2024, 3, 1)],
     "at": [START, START + timedelta(hours=30), START + timedelta(hours=2)],
-    "cost": [Decimal("1.50"), Decimal("3.25")],
+    "cost": [Decimal("1.50"), Decimal("3.25"), Decimal(10) ** 9, Decimal(-(10**20))],
     "open": [True, False],
     "place.town": ["Ulm", "Bonn", "U"],
 }

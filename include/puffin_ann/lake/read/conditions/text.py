@@ -1,0 +1,89 @@
+"""A condition as text, read by PyIceberg's parser."""
+
+import re
+from decimal import Decimal
+
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions.parser import parse
+from pyparsing import ParseBaseException
+
+from puffin_ann.errors import QueryError
+
+EXAMPLE = "price < 20 and category in ('tea', 'coffee')"
+MOST_CHARACTERS = 100_000
+"""Of a condition as text: the parser takes time and memory for each."""
+MOST_EXPONENT = 400
+"""Of a number: beyond that of any that a column can have."""
+
+_TOKENS = re.compile(
+    r"""'(?:[^']|'')*' | "(?:[^"\\]|\\.)*" | [A-Za-z_][\w$]*   # text and names are left alone
+    | (?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE](?P<exponent>[+-]?[0-9]+)(?![\w.]))
+    | [0-9]+""",
+    re.VERBOSE,
+)
+
+
+def parsed(where: str) -> BooleanExpression:
+    """Return a condition as an expression.
+
+    Raises:
+        QueryError: it cannot be read.
+    """
+    if len(where) > MOST_CHARACTERS:
+        raise QueryError(f"where has {len(where)} characters; {MOST_CHARACTERS} at most are read")
+    written = _TOKENS.sub(_written_out, where)
+    if len(written) > MOST_CHARACTERS:
+        raise QueryError(
+            f"where has {len(written)} characters, powers of ten written out; {MOST_CHARACTERS} at "
+            "most are read"
+        )
+    try:
+        found = parse(written)
+    except ParseBaseException as error:
+        raise QueryError(
+            f"where {where!r} cannot be read{_place(written, error.loc)}; it takes comparisons of "
+            "a column with values, text in single quotes, values of one kind in a list, joined by "
+            f"and, or and not: {EXAMPLE}"
+        ) from None
+    except RecursionError:
+        raise QueryError(
+            "where: the condition is nested too deep; use in (...) for lists"
+        ) from None
+    except (ValueError, TypeError):
+        # What can be read and is refused all the same: the parser's own words are of its code.
+        raise QueryError(
+            f"where {where!r} cannot be read: like takes text that ends with its only %, such as "
+            "'begins%'"
+        ) from None
+    if not isinstance(found, BooleanExpression):
+        raise QueryError(f"where {where!r} is no condition; it takes comparisons: {EXAMPLE}")
+    return found
+
+
+def _written_out(token: re.Match[str]) -> str:
+    """Return a number with a power of ten as one without, which the parser can read."""
+    number = token["number"]
+    if number is None:
+        return token[0]
+    if len(token["exponent"]) > 5 or abs(int(token["exponent"])) > MOST_EXPONENT:
+        raise QueryError(
+            f"where: {number} is beyond any number; powers of ten go from -{MOST_EXPONENT} to "
+            f"{MOST_EXPONENT}"
+        )
+    digits = format(Decimal(number), "f")
+    return digits if "." in digits else f"{digits}.0"
+
+
+def _place(where: str, stopped: int) -> str:
+    """Return words for where a text cannot be read.
+
+    Args:
+        where: the text.
+        stopped: where the parser gave up: no more than its beginning if it could read nothing.
+    """
+    if where.count("'") % 2:
+        return f": the text that begins at {where[where.rindex(chr(39)) :][:20]!r} has no end"
+    rest = where[stopped:].strip()
+    if rest:
+        return f" from {rest[:20]!r} on"
+    return " at its end" if where.strip() else ": it is empty"
