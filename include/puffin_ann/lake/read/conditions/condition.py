@@ -266,5 +266,6 @@ def _compared_beyond(
     infinity = math.inf if is_above else -math.inf
     literal = FloatLiteral(infinity) if isinstance(kind, FloatType) else DoubleLiteral(infinity)
     if not holds:
-        return EqualTo(term, literal)
-    return LessThan(term, literal) if is_above else GreaterThan(term, literal)
+        return EqualTo(term=term, value=literal)
+    beyond_none = LessThan if is_above else GreaterThan
+    return beyond_none(term=term, value=literal)
