@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from puffin_ann.ann.graph.searcher import Answering
 from puffin_ann.ann.simd import vectors as simd
 from puffin_ann.ann.vamana import packed_policy
 from puffin_ann.ann.vamana.packed.layout import FRAME, PACKED
@@ -270,6 +271,7 @@ def test_answers_do_not_depend_on_threads_or_on_other_queries(folder):
 ELSEWHERE = """
 import sys, numpy as np
 from pathlib import Path
+from puffin_ann.ann.graph.searcher import Answering
 from puffin_ann.ann.simd import vectors as simd
 from puffin_ann.engines.vamana import VamanaEngine
 assert simd.LEVEL == sys.argv[2], simd.LEVEL
@@ -296,3 +298,18 @@ def test_every_level_of_vector_instructions_finds_the_same(level, folder, tmp_pa
     # The order of float32 sums is the machine's: at a pool's edge it may decide.
     assert (got["ids"] == ids).mean() >= 0.995
     assert (got["distances"] == distances).mean() >= 0.995
+
+
+def test_wide_rows_are_not_all_compared_when_as_many_are_wanted_as_are_kept(tmp_path, monkeypatch):
+    # By 1 bit a dimension rows enter a pool more than once, and leave others no place.
+    rows = normal(3000, 16) @ normal(16, 384, 1) + normal(3000, 384, 2) / 2
+    shard = opened("vamana", rows, tmp_path)
+    assert shard.beam == "edges"
+    queries = rows[::60] + normal(50, 384, 3) / 8
+    compared = []
+    monkeypatch.setattr(
+        Answering, "exhaustive", lambda self, queries, k, **_: compared.append(len(queries))
+    )
+    answers = shard.search(queries, 48, width=48)
+    assert not compared
+    assert_answers_are_sound(answers, rows, queries, 48, "l2")

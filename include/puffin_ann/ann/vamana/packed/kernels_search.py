@@ -81,6 +81,9 @@ it is answered by comparing all rows."""
 WIDER, MORE = 1.25, 4
 """Candidates kept, a quarter and four more than the width says: so a width finds about as much as
 over full vectors, which estimates alone would not."""
+WIDER_AGAIN, WIDEST_AGAIN = 2, 4
+"""So much wider, and at most, a query is searched again that found fewer rows than are wanted,
+since some entered more than once and left others no place: to compare all would take longer."""
 FAR = np.float32(3e38)
 """No estimate is farther."""
 AHEAD = 1024
@@ -414,6 +417,12 @@ def answer(
 
 
 @inlined
+def _most_kept(candidates, live, bits):  # type: ignore[no-untyped-def]
+    """Return how many candidates a search keeps at most that is repeated more widely."""
+    return min(WIDEST_AGAIN * candidates, live) if bits == 1 else candidates
+
+
+@inlined
 def _room_for(candidates, gone, best, numbers, dim, bits):  # type: ignore[no-untyped-def]
     """Return room for searches of so many candidates and deleted rows, best rows and dimensions."""
     return Room(
@@ -470,12 +479,18 @@ def ask(
         rotate(room.placed, nodes.across, nodes.within, room.scratch, room.moved, U64(0))
         step, base = tables_of(room.moved, nodes.bits, room.tables)
         keep = _candidates_kept(width, len(ids), live)
-        passed = room.passed[: passed_room(keep, len(vectors) - live) + 1]
+        most = _most_kept(keep, live, nodes.bits)
         placed = PlacedQuery(room.asked, room.tables, step, base)
-        found = walk(
-            nodes, vectors.reshape(-1), placed, Pools(room.pool, keep, passed, deleted), stamps,
-            np.uint8(stamp), room.best, room.estimates,
-        )  # fmt: skip
+        while True:
+            passed = room.passed[: passed_room(keep, len(vectors) - live) + 1]
+            found = walk(
+                nodes, vectors.reshape(-1), placed, Pools(room.pool, keep, passed, deleted),
+                stamps, np.uint8(stamp), room.best, room.estimates,
+            )  # fmt: skip
+            if found == U64(0) or found >= U64(len(ids)) or keep == most:
+                break
+            keep = min(WIDER_AGAIN * keep, most)
+            stamps[:] = 0
     return answer(metric, queries, query, square, length, room.best, found, vectors, ids, distances)
 
 
@@ -495,9 +510,10 @@ def search_packed(graph_fields: Fields, batch_fields: Fields, stamp: Whole) -> W
     nodes, batch = PackedGraph(*graph_fields), QueryBatch(*batch_fields)
     queries, live = batch.queries, batch.live
     k = batch.ids.shape[1]
+    widest = _most_kept(_candidates_kept(batch.widths.max(), k, live), live, nodes.bits)
     room = _room_for(
-        _candidates_kept(batch.widths.max(), k, live), len(batch.stamps) - live, k + batch.spare,
-        queries.shape[1], len(nodes.origin), nodes.bits,
+        widest, len(batch.stamps) - live, k + batch.spare, queries.shape[1], len(nodes.origin),
+        nodes.bits,
     )  # fmt: skip
     for q in range(len(queries)):
         stamp = _next_stamps(batch.stamps, stamp)
@@ -543,7 +559,8 @@ def search_several(
     many, k, dimension = len(graphs.rows), ids.shape[2], queries.shape[1]
     widest = most_gone = 0
     for g in range(many):
-        widest = max(widest, _candidates_kept(widths[g].max(), k, graphs.live[g]))
+        kept = _candidates_kept(widths[g].max(), k, graphs.live[g])
+        widest = max(widest, _most_kept(kept, graphs.live[g], graphs.bits))
         most_gone = max(most_gone, graphs.rows[g] - graphs.live[g])
     room = _room_for(widest, most_gone, k + spare, dimension, graphs.origins.shape[1], graphs.bits)
     for q in range(len(queries)):
