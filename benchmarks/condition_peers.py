@@ -1,7 +1,7 @@
 """Peers of searches with a condition: LanceDB's prefilter, and faiss with a selector of ids."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from benchmarks.data import NEIGHBOURS
 
 Distances = NDArray[np.float32]
+RECALL = 0.95
 WIDEST = 1000
 """Efforts end here, whether the recall is reached or not."""
 REFINED = 2
@@ -77,7 +78,7 @@ class Lance:
     Args:
         vectors: (n, d) float32.
         numbers: columns by name, (n,) int64.
-        folder: for its table.
+        folder: for its table, which is taken as it is if it is there.
     """
 
     def __init__(
@@ -85,9 +86,13 @@ class Lance:
     ) -> None:
         import lancedb
 
+        connection = lancedb.connect(str(folder / "lance"))
+        if "rows" in connection.table_names():
+            self._table = connection.open_table("rows")
+            return
         fixed = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
         rows = pa.table({"id": np.arange(len(vectors)), "vector": fixed, **numbers})
-        self._table = lancedb.connect(str(folder / "lance")).create_table("rows", rows)
+        self._table = connection.create_table("rows", rows)
         self._table.create_index(
             metric="l2", vector_column_name="vector", index_type="IVF_HNSW_SQ", num_partitions=1
         )
@@ -117,21 +122,33 @@ class Faiss:
 
     Args:
         vectors: (n, d) float32.
+        folder: for its indexes, which are taken as they are if they are there.
     """
 
-    def __init__(self, vectors: NDArray[np.float32]) -> None:
+    def __init__(self, vectors: NDArray[np.float32], folder: Path) -> None:
+        import faiss
+
+        paths = [folder / "lists.faiss", folder / "graph.faiss"]
+        if not all(path.exists() for path in paths):
+            for path, index in zip(paths, self._made(vectors), strict=True):
+                faiss.write_index(index, str(path))
+        self._lists, self._graph = (faiss.read_index(str(path)) for path in paths)
+        faiss.omp_set_num_threads(1)
+
+    @staticmethod
+    def _made(vectors: NDArray[np.float32]) -> Iterator[Any]:
         import faiss
 
         dimension = vectors.shape[1]
-        lists = int(4 * np.sqrt(len(vectors)))
-        self._quantizer = faiss.IndexFlatL2(dimension)
-        self._lists = faiss.IndexIVFFlat(self._quantizer, dimension, lists)
-        self._lists.train(vectors)
-        self._lists.add(vectors)
-        self._graph = faiss.IndexHNSWFlat(dimension, 16)
-        self._graph.hnsw.efConstruction = 200
-        self._graph.add(vectors)
-        faiss.omp_set_num_threads(1)
+        quantizer = faiss.IndexFlatL2(dimension)
+        lists = faiss.IndexIVFFlat(quantizer, dimension, int(4 * np.sqrt(len(vectors))))
+        lists.train(vectors)
+        lists.add(vectors)
+        yield lists
+        graph = faiss.IndexHNSWFlat(dimension, 16)
+        graph.hnsw.efConstruction = 200
+        graph.add(vectors)
+        yield graph
 
     def answer(self, asked: Asked, target: float, rounds: int) -> Answered:
         """Search both indexes at the least effort that reaches a recall; return the faster."""

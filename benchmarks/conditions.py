@@ -10,7 +10,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,9 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import lakehouse
-from benchmarks.condition_peers import Answered, Asked, Faiss, Lance
+from benchmarks.condition_cells import Cell, Timed, over_cells, row, told
+from benchmarks.condition_peers import RECALL, Asked, Faiss, Lance
 from benchmarks.data import NEIGHBOURS, DataSet, load
-from benchmarks.results import Result, Row
+from benchmarks.results import Result
+from benchmarks.settle import settle
 from puffin_ann.ann.core import exact
 
 SHARES = (50.0, 10.0, 1.0, 0.1)
@@ -31,57 +33,26 @@ AT_AN_END = 100
 """Queries of an end of the axis."""
 SINGLE = 100
 LANCE_QUERIES, FAISS_QUERIES = 20, 100
-RECALL = 0.95
-DRIFT = 1.05
-"""What two runs of the same may differ by."""
-
-
-@dataclass(frozen=True)
-class Timed:
-    """Seconds of a query, of each way that is compared: in a batch, or one a call."""
-
-    ours: float
-    exact: float
-    unfiltered: float
-
-    @property
-    def ratio(self) -> float:
-        """Of ours to the better of the others."""
-        return self.ours / min(self.exact, self.unfiltered)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """What was measured of a kind of condition and a share."""
-
-    kind: str
-    share: float
-    recall: float
-    batch: Timed
-    single: Timed
-    lance: Answered
-    faiss: Answered
-
-    @property
-    def name(self) -> str:
-        """For people."""
-        return f"{self.kind} {self.share:g} %"
+LEAST_ROUNDS, ENOUGH_SECONDS = 3, 8.0
+"""After so many rounds that took so long, no further ones are timed."""
 
 
 def measure(name: str, rounds: int) -> Result:
-    """Build the index and its peers over a set, and search them in every cell."""
-    os.environ["PUFFIN_ANN_THREADS"] = "1"
-    from puffin_ann.settings import settings
+    """Build the index and its peers over a set, and search them in every cell.
 
-    settings.cache_clear()
-    data = load(name)
-    columns = _columns(data.vectors)
+    They are made in a folder of the set in the one that BENCH_KEPT names, where it does, and found
+    there by the next run: of a million rows to make them takes most of the time.
+    """
     result = Result(family="conditions")
     with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
-        folder = Path(temporary)
+        folder = Path(os.environ.get("BENCH_KEPT") or temporary) / name
+        folder.mkdir(parents=True, exist_ok=True)
+        data = load(name, folder)
+        columns = _columns(data.vectors)
         lakehouse.configure(folder)
         index = _index(data, columns)
-        lance, faiss = Lance(data.vectors, columns, folder), Faiss(data.vectors)
+        lance, faiss = Lance(data.vectors, columns, folder), Faiss(data.vectors, folder)
+        settle()
         cells = []
         for kind in KINDS:
             for share in SHARES:
@@ -97,8 +68,8 @@ def measure(name: str, rounds: int) -> Result:
                         faiss.answer(_few(asked, FAISS_QUERIES), RECALL, rounds),
                     )
                 )
-                result.facts.append(f"{data.title}, {_told(cells[-1])}")
-        result.rows += [_row(data, cell) for cell in cells] + _over_cells(data, cells)
+                result.facts.append(f"{data.title}, {told(cells[-1])}")
+        result.rows += [row(data, cell) for cell in cells] + over_cells(data, cells)
         result.facts += _cold(data, index)
     return result
 
@@ -149,11 +120,20 @@ def _few(asked: Asked, queries: int) -> Asked:
 
 
 def _index(data: DataSet, columns: dict[str, NDArray[np.int64]]) -> Any:
+    """Return the index, built on all cores unless it is kept, to be searched on one."""
+    from puffin_ann.errors import PuffinAnnError
     from puffin_ann.lifecycle.runtime.runners import InProcess
     from puffin_ann.search.open_index import open_index
+    from puffin_ann.settings import settings
 
-    lakehouse.create_table(data.vectors, numbers=columns, partitioned_by="part")
-    lakehouse.build(lakehouse.declared(include=["draw", "place"]), "bench", InProcess())
+    index = None
+    with suppress(PuffinAnnError):
+        index = open_index(lakehouse.TABLE, "bench")
+    if index is None:
+        lakehouse.create_table(data.vectors, numbers=columns, partitioned_by="part")
+        lakehouse.build(lakehouse.declared(include=["draw", "place"]), "bench", InProcess())
+    os.environ["PUFFIN_ANN_THREADS"] = "1"
+    settings.cache_clear()
     index = open_index(lakehouse.TABLE, "bench")
     index.warm()
     return index
@@ -190,7 +170,9 @@ def _timed(index: Any, asked: Asked, rounds: int, *, is_single: bool) -> Timed:
 
     found: dict[Callable[[], None], list[float]] = {ours: [], compared: [], unfiltered: []}
     ours()  # rows that satisfy the condition are known from here on
-    for _ in range(rounds):
+    for number in range(rounds):
+        if number >= LEAST_ROUNDS and len(queries) * sum(map(sum, found.values())) > ENOUGH_SECONDS:
+            break
         for run, seconds in found.items():
             _let_go(index, asked.where)
             began = time.perf_counter()
@@ -203,98 +185,6 @@ def _let_go(index: Any, where: str) -> None:
     """Have the rows of shards gathered again by the next search under a condition."""
     for rows in index._allowed(where)._shards.values():
         rows._gathered = None
-
-
-def _row(data: DataSet, cell: Cell) -> Row:
-    is_close = cell.share <= 1 or (cell.kind == "independent" and cell.share == 50)
-    worse = max((cell.batch, cell.single), key=lambda timed: timed.ratio)
-    return Row(
-        key=f"conditions-{data.name}-{cell.kind}-{cell.share:g}",
-        what=f"a condition that allows {cell.share:g} %, {cell.kind}, {data.title}: time ÷ the "
-        "better of exact search of the rows allowed and search without a condition",
-        ours=f"{worse.ours * 1e6:.0f} us",
-        theirs=f"{min(worse.exact, worse.unfiltered) * 1e6:.0f} us",
-        measured=worse.ratio,
-        least=1.2 if is_close else 3.0,
-        aim=1.0,
-        below=True,
-        note=f"recall@10 {cell.recall:.4f}; {cell.batch.ratio:.2f} in a batch and "
-        f"{cell.single.ratio:.2f} one query a call, the greater of which counts",
-    )
-
-
-def _over_cells(data: DataSet, cells: list[Cell]) -> list[Row]:
-    """Return what holds of all cells: the worst of each."""
-    lowest = min(cells, key=lambda cell: cell.recall)
-    slowest = max(cells, key=lambda cell: _to_exact(cell))
-    lance = min(cells, key=lambda cell: cell.lance.seconds / cell.single.ours)
-    faiss = min(cells, key=lambda cell: cell.faiss.seconds / cell.batch.ours)
-    slower = max((slowest.batch, slowest.single), key=lambda timed: timed.ours / timed.exact)
-    whole = f"a condition, {data.title}, the worst of {len(cells)} cells"
-    return [
-        Row(
-            key=f"conditions-{data.name}-recall",
-            what=f"{whole}: recall@10",
-            ours=f"{lowest.recall:.4f}",
-            theirs="–",
-            measured=lowest.recall,
-            least=RECALL,
-            aim=RECALL,
-            unit="",
-            note=lowest.name,
-        ),
-        Row(
-            key=f"conditions-{data.name}-exact",
-            what=f"{whole}: time ÷ exact search of the rows allowed",
-            ours=f"{slower.ours * 1e6:.0f} us",
-            theirs=f"{slower.exact * 1e6:.0f} us",
-            measured=_to_exact(slowest),
-            least=DRIFT,
-            aim=1.0,
-            below=True,
-            note=f"{slowest.name}; two runs of the same differ by a twentieth",
-        ),
-        Row(
-            key=f"conditions-{data.name}-lance",
-            what=f"{whole}: one query a call ÷ LanceDB (IVF_HNSW_SQ, prefilter, scalar index)",
-            ours=f"{1 / lance.single.ours:,.0f}/s",
-            theirs=f"{1 / lance.lance.seconds:,.0f}/s",
-            measured=lance.lance.seconds / lance.single.ours,
-            least=10,
-            aim=30,
-            note=f"{lance.name}; recall@10 {lance.recall:.3f} and {lance.lance.recall:.3f} "
-            f"({lance.lance.setting})",
-        ),
-        Row(
-            key=f"conditions-{data.name}-faiss",
-            what=f"{whole}: a batch ÷ faiss (IVF-Flat or HNSW-Flat, IDSelectorBitmap)",
-            ours=f"{1 / faiss.batch.ours:,.0f}/s",
-            theirs=f"{1 / faiss.faiss.seconds:,.0f}/s",
-            measured=faiss.faiss.seconds / faiss.batch.ours,
-            least=1.0,
-            aim=2.0,
-            note=f"{faiss.name}; recall@10 {faiss.recall:.3f} and {faiss.faiss.recall:.3f} "
-            f"({faiss.faiss.setting})",
-        ),
-    ]
-
-
-def _to_exact(cell: Cell) -> float:
-    return max(timed.ours / timed.exact for timed in (cell.batch, cell.single))
-
-
-def _told(cell: Cell) -> str:
-    batch, single = (
-        f"{timed.ours * 1e6:.0f} us (exact {timed.exact * 1e6:.0f}, unfiltered "
-        f"{timed.unfiltered * 1e6:.0f})"
-        for timed in (cell.batch, cell.single)
-    )
-    return (
-        f"{cell.name}: recall@10 {cell.recall:.4f}; in a batch {batch}, faiss "
-        f"{cell.faiss.seconds * 1e6:.0f} us ({cell.faiss.setting}, {cell.faiss.recall:.3f}); one "
-        f"query a call {single}, LanceDB {cell.lance.seconds * 1e6:.0f} us ({cell.lance.setting}, "
-        f"{cell.lance.recall:.3f})"
-    )
 
 
 def _cold(data: DataSet, index: Any) -> list[str]:

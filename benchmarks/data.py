@@ -17,12 +17,16 @@ SAMPLE = ROOT / "include" / "sample_data" / "glove-100d-20k.parquet"
 FILES = {
     "glove-100d": "glove-100d-100k.parquet",
     "gloss-384d": "wordnet-gloss-384d-40k.parquet",
+    "gloss-384d-117k": "wordnet-gloss-384d-117k.parquet",
 }
 TITLES = {
     "glove-20k": "GloVe 6B, 20,000 words × 100",
     "glove-100d": "GloVe 6B, 100,000 words × 100",
     "gloss-384d": "WordNet 3.0 glosses, 40,000 sentences × 384",
+    "gloss-384d-117k": "WordNet 3.0 glosses by MiniLM, 116,659 sentences × 384",
+    "million": "1,000,000 rows × 128, mixed of real ones",
 }
+MIXED_OF, MIXED_DIMENSION, MIXED_ROWS = "gloss-384d", 128, 1_000_000
 QUERIES = 1000
 NEIGHBOURS = 10
 
@@ -87,12 +91,33 @@ def matrix(path: Path) -> NDArray[np.float32]:
 
 
 @cache
-def load(name: str) -> DataSet:
-    """Return a data set: 1,000 rows held out by seed 0 are the queries, the rest is searched."""
+def load(name: str, folder: Path | None = None) -> DataSet:
+    """Return a data set: 1,000 rows held out by seed 0 are the queries, the rest is searched.
+
+    Args:
+        name: of the set.
+        folder: where one that is mixed of real rows is made, unless it is there.
+    """
+    if name == "million":
+        if folder is None:
+            raise CannotMeasureError(f"{name} is made of another set, in a folder")
+        return _mixed(name, folder / "vectors.npy")
     rows = matrix(path_of(name))
     held = np.zeros(len(rows), dtype=np.bool_)
     held[np.random.default_rng(0).choice(len(rows), QUERIES, replace=False)] = True
-    vectors, queries = rows[~held], rows[held]
+    return _with_truth(name, rows[~held], rows[held])
+
+
+def _mixed(name: str, path: Path) -> DataSet:
+    """Return a set that is mixed of real rows, its queries in the same way of the same ones."""
+    if not path.exists():
+        real = matrix(path_of(MIXED_OF))[:, :MIXED_DIMENSION]
+        enlarged(np.ascontiguousarray(real), MIXED_ROWS + QUERIES, path)
+    rows = np.load(path)
+    return _with_truth(name, rows[:MIXED_ROWS], rows[MIXED_ROWS:])
+
+
+def _with_truth(name: str, vectors: NDArray[np.float32], queries: NDArray[np.float32]) -> DataSet:
     truth, _ = exact.search(queries, vectors, NEIGHBOURS, "l2", threads=2)
     return DataSet(name, vectors, queries, truth)
 

@@ -34,6 +34,7 @@ def measure() -> Iterator[str]:
         allowed = np.random.default_rng(1).random(len(vectors)) < SHARE
         excluded = (~allowed).view(np.uint8)
         gathered = np.ascontiguousarray(vectors[allowed])
+        far, asking = _far_half(vectors, queries)
         compare = _seconds(
             partial(exact.search, vectors=gathered, k=NEIGHBOURS, metric="l2"), queries
         )
@@ -46,19 +47,44 @@ def measure() -> Iterator[str]:
             for algorithm in ALGORITHMS:
                 _, built = engines.build_ours(algorithm, vectors, Path(temporary))
                 shard, _ = engines.through_blob(algorithm, built, Path(temporary))
-                plain, masked = (
-                    _seconds(
-                        partial(shard.search, k=NEIGHBOURS, width=WIDTH, deleted=mask),
-                        queries,
-                    )
-                    for mask in (None, excluded)
+                plain, masked, listed = (
+                    _seconds(partial(shard.search, k=k, width=WIDTH, deleted=mask), queries)
+                    for k, mask in ((NEIGHBOURS, None), (NEIGHBOURS, excluded), (WIDTH, None))
+                )
+                unasked, passing = (
+                    _seconds(partial(shard.search, k=NEIGHBOURS, width=WIDTH, deleted=mask), asking)
+                    for mask in (None, far)
                 )
                 yield (
                     f"{name} × {dimension}: {algorithm}, us a unit of width: "
                     + _both([1e6 * one / WIDTH for one in plain])
                     + f"; masked at {SHARE:.0%} ÷ without: "
-                    + _both([one / other for one, other in zip(masked, plain, strict=True)])
+                    + _both(_ratios(masked, plain))
+                    + "; with all near rows masked: "
+                    + _both(_ratios(passing, unasked))
+                    + "; us a further answer: "
+                    + _both(
+                        [
+                            1e6 * (one - other) / (WIDTH - NEIGHBOURS)
+                            for one, other in zip(listed, plain, strict=True)
+                        ]
+                    )
                 )
+
+
+def _far_half(
+    vectors: NDArray[np.float32], queries: NDArray[np.float32]
+) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+    """Return a mask of the half at one end of the longest axis, and the queries farthest there."""
+    middle = vectors.mean(axis=0)
+    axis = np.linalg.svd(vectors[:: len(vectors) // 2000] - middle, full_matrices=False)[2][0]
+    along = (vectors - middle) @ axis
+    order = ((queries - middle) @ axis).argsort()
+    return (along > np.median(along)).view(np.uint8), queries[order[len(order) // 2 :]]
+
+
+def _ratios(ones: list[float], others: list[float]) -> list[float]:
+    return [one / other for one, other in zip(ones, others, strict=True)]
 
 
 def _seconds(
