@@ -35,19 +35,27 @@ class Cost:
         return self.batch + (self.single - self.batch) / max(1, queries)
 
 
-COMPARED = Cost(5.5e-11, 6.5e-10)
+COMPARED = Cost(4.5e-11, 3.7e-10)
 """Of a number of a vector; this and what follows is printed by `python -m benchmarks ways`, and is
-the mean of the sample data and of synthetic rows, on one thread of a Xeon."""
+the mean of the sample data and of synthetic rows, on one thread of an EPYC."""
 
 WIDTH = {
-    "vamana": Cost(0.83e-6, 1.2e-6),
-    "hnsw": Cost(2.8e-6, 2.9e-6),
-    "ivf_pq": Cost(0.6e-6, 0.84e-6),
+    "vamana": Cost(0.63e-6, 0.90e-6),
+    "hnsw": Cost(1.7e-6, 2.2e-6),
+    "ivf_pq": Cost(0.49e-6, 0.64e-6),
 }
 """Of a unit of the search width, by engine."""
 
+LISTED = {
+    "vamana": Cost(0.18e-6, 0.33e-6),
+    "hnsw": Cost(0.07e-6, 0.13e-6),
+    "ivf_pq": Cost(0.28e-6, 0.29e-6),
+}
+"""Of a further answer of a search that is as wide, by engine."""
+
 MASKED = {"vamana": 1.7, "hnsw": 1.0, "ivf_pq": 1.8}
-"""What a search costs with half of the rows masked, if it costs 1 with none."""
+"""What a search costs with half of the rows masked, if it costs 1 with none: no more where those
+are all near the query, since few masked rows are gone through."""
 
 SPREAD = 2.0
 """Standard deviations of how many of the rows found may be answered, if a condition does not depend
@@ -57,6 +65,9 @@ TRIED = 32
 """Queries of a batch that are sifted first: they tell whether rows near them may be answered. Where
 to sift does not pay but could, one of so many queries is sifted all the same: others may ask by
 now."""
+
+TRIED_OF_FEW = 8
+"""Of a small batch, no more than one of so many queries are sifted first, but so many at least."""
 
 TRIED_SHARE = 0.5
 """Share of the rows near them that is expected of these, or more: few rows tell as much as many."""
@@ -76,6 +87,16 @@ def compared(rows: int, dimension: int, queries: int) -> float:
 def walked(algorithm: str, width: float, queries: int) -> float:
     """Return the seconds a query of a search of some width, or of several together."""
     return WIDTH[algorithm].of(queries) * width
+
+
+def sifted(algorithm: str, width: float, rows: float, queries: int) -> float:
+    """Return the seconds a query of searches of some width together, that give so many rows."""
+    return walked(algorithm, width, queries) + LISTED[algorithm].of(queries) * rows
+
+
+def tried(queries: int) -> int:
+    """Return how many queries of a batch are sifted first."""
+    return min(TRIED, max(TRIED_OF_FEW, queries // TRIED_OF_FEW))
 
 
 def masked(algorithm: str, width: float, share: float, queries: int) -> float:

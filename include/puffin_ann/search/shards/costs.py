@@ -27,16 +27,19 @@ class Costs:
         sifted = ways.walked(self._routing.algorithm, wide, queries)
         return sifted < min(self._others(share, allowed, queries))
 
-    def sifting_pays(self, width: float, share: float, allowed: AllowedRows, queries: int) -> bool:
+    def sifting_pays(
+        self, width: float, rows: float, share: float, allowed: AllowedRows, queries: int
+    ) -> bool:
         """Tell whether to sift is cheapest, with what becomes of queries that are left short.
 
         Args:
             width: of the searches of a query that are sifted, together.
+            rows: that these give.
             share: as for `sifting_may_pay`, as are those below.
             allowed: see above.
             queries: see above.
         """
-        sifted = ways.walked(self._routing.algorithm, width, queries)
+        sifted = ways.sifted(self._routing.algorithm, width, rows, queries)
         other = min(self._others(share, allowed, queries))
         return sifted + allowed.sifted.short_share * other < other
 
@@ -49,8 +52,9 @@ class Costs:
     def _others(self, share: float, allowed: AllowedRows, queries: int) -> tuple[float, float]:
         """Return the seconds of a query, rows that may be answered compared or others masked."""
         routing = self._routing
+        of_all = min(1.0, allowed.rows_answered / max(1, self._rows))
         wide = routing.search_width * len(routing.graph_ids)
         return (
             ways.compared(allowed.rows_answered, routing.dimension, queries),
-            ways.masked(routing.algorithm, wide, share, queries),
+            ways.masked(routing.algorithm, wide, max(share, of_all), queries),
         )

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.search.conditions.ways import TRIED, TRIED_SHARE, Sifted
+from puffin_ann.search.conditions.ways import TRIED_SHARE, Sifted, tried
 from puffin_ann.search.merge import Source
 
 Sift = Callable[[NDArray[np.bool_], float], tuple[list[Source], NDArray[np.bool_]]]
@@ -33,7 +33,8 @@ def sift_first(
     """
     sources: list[Source] = []
     left = np.ones(len(queries), np.bool_)
-    for part in (slice(TRIED), slice(TRIED, None)):
+    first = tried(len(queries))
+    for part in (slice(first), slice(first, None)):
         if not left[part].any():
             break
         expected = sifted.near(share)

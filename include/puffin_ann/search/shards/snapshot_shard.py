@@ -183,7 +183,8 @@ class SnapshotShard:
     def _costs(self, allowed: AllowedRows, widths: NDArray[np.int64]) -> tuple[float, float]:
         """Return the seconds of a query, rows that may be answered compared or others masked."""
         count, queries = self.allowed(allowed).count, len(widths)
-        share = allowed.sifted.near(count / max(1, len(self.loaded.locators)))
+        of_all = count / max(1, len(self.loaded.locators))
+        share = max(of_all, allowed.sifted.near(of_all))
         compared = ways.compared(count, self._dimension, queries)
         return compared, ways.masked(self._algorithm, float(widths.mean()), share, queries)
 

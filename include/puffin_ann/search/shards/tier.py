@@ -197,10 +197,12 @@ class ShardTier:
 
         def pays() -> bool:
             share = allowed.sifted.near(of_all)
-            widths = widths_among(share)[1].sum(axis=1)
+            many, widths = widths_among(share)
             if self.way is not None:
                 return True
-            return self._costs.sifting_pays(float(widths.mean()), share, allowed, len(queries))
+            width = float(widths.sum(axis=1).mean())
+            rows = many * np.count_nonzero(widths) / len(queries)
+            return self._costs.sifting_pays(width, rows, share, allowed, len(queries))
 
         def sift(asked: Bools, share: float) -> tuple[list[Source], Bools]:
             many, widths = widths_among(share)
