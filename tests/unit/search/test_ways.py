@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from puffin_ann.ann.core import exact
 from puffin_ann.search.conditions import ways
+from tests.support.shard_checks import opened
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.integers(1, 12), st.floats(0.0, 1.0))
@@ -67,3 +69,45 @@ def test_a_condition_that_leaves_queries_short_is_expected_to_do_so_again():
     assert sifted.short_share < 0.2
     sifted.add(np.zeros(32, np.bool_))
     assert sifted.short_share > 0.8
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory):
+    """A graph of rows that a width of ten suffices for, with those, and queries."""
+    rng = np.random.default_rng(0)
+    real = rng.standard_normal((2000, 8)) @ rng.standard_normal((8, 32))
+    real += 0.3 * rng.standard_normal(real.shape)
+    one, other = real[rng.integers(len(real), size=(2, 20_200))]
+    share = rng.uniform(0.6, 1.0, (len(one), 1))
+    rows = share * one + (1 - share) * other
+    rows = (rows + 0.1 * rng.standard_normal(rows.shape) * real.std(axis=0)).astype(np.float32)
+    shard = opened("vamana", rows[200:], tmp_path_factory.mktemp("mixed"))
+    return shard, rows[200:], rows[:200]
+
+
+def _recall(distances, vectors, queries):
+    _, exact_ones = exact.search(queries, vectors, 10, "l2")
+    return float((distances <= exact_ones[:, -1:] * np.float32(1 + 1e-5)).mean())
+
+
+@pytest.mark.parametrize("share", [0.5, 0.25])
+def test_a_mask_widens_a_search_that_would_miss_answers(mixed, share):
+    shard, vectors, queries = mixed
+    allowed = np.random.default_rng(1).random(len(vectors)) < share
+    narrow, wide = (
+        _recall(
+            shard.search(queries, 10, width=width, deleted=~allowed)[1], vectors[allowed], queries
+        )
+        for width in (10, max(10, ways.passing("vamana", share)))
+    )
+    assert narrow < 0.95 < wide
+
+
+def test_more_rows_are_found_as_well_as_few_are(mixed):
+    shard, vectors, queries = mixed
+    allowed = np.random.default_rng(1).random(len(vectors)) < 0.1
+    many = ways.wanted(10, 0.1)
+    ids, distances = shard.search(queries, many, width=ways.sifting(10, many, 10))
+    left = np.sort(np.where(allowed[ids], distances, np.inf), axis=1)[:, :10]
+    few = _recall(shard.search(queries, 10, width=10)[1], vectors, queries)
+    assert _recall(left, vectors[allowed], queries) >= few

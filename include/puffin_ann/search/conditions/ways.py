@@ -57,9 +57,22 @@ MASKED = {"vamana": 1.7, "hnsw": 1.0, "ivf_pq": 1.8}
 """What a search costs with half of the rows masked, if it costs 1 with none: no more where those
 are all near the query, since few masked rows are gone through."""
 
+PASSING = 12.0
+"""How wide a graph is searched past masked rows at least, by the share that may be answered: it
+goes through masked rows only if they are nearer than a third of what it keeps. By a width of 10,
+enough without a mask, a quarter of the answers are missed if a tenth of 150,000 mixed rows may be
+answered; by one of 12, a ninth if those are the half of the sample that lies far from queries."""
+
 SPREAD = 2.0
 """Standard deviations of how many of the rows found may be answered, if a condition does not depend
 on the vectors: so many more rows are wanted that one query in forty is left short."""
+
+WIDER, WIDER_EACH = 1.1, 1.25
+"""How much wider a search is for more rows: by a factor, and for each further row. A row more each
+would do on the sample; of synthetic and mixed rows a hundredth fewer answers would be right."""
+
+WIDEST = 1 << 31
+"""A wider search finds no more: no shard has so many rows."""
 
 TRIED = 32
 """Queries of a batch that are sifted first: they tell whether rows near them may be answered. Where
@@ -82,6 +95,16 @@ REMEMBERED = 4096
 def compared(rows: int, dimension: int, queries: int) -> float:
     """Return the seconds a query to compare so many rows."""
     return COMPARED.of(queries) * rows * dimension
+
+
+def passing(algorithm: str, share: float) -> int:
+    """Return how wide to search at least with all but a share of the rows masked."""
+    return 0 if algorithm == "ivf_pq" else min(WIDEST, math.ceil(PASSING / max(share, 1e-9)))
+
+
+def sifting(wide: int, many: int, k: int) -> int:
+    """Return how wide to search for `many` near rows, if `wide` finds k of them well enough."""
+    return min(WIDEST, round(WIDER * wide + WIDER_EACH * (many - k)))
 
 
 def walked(algorithm: str, width: float, queries: int) -> float:

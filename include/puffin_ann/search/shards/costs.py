@@ -53,7 +53,8 @@ class Costs:
         """Return the seconds of a query, rows that may be answered compared or others masked."""
         routing = self._routing
         of_all = min(1.0, allowed.rows_answered / max(1, self._rows))
-        wide = routing.search_width * len(routing.graph_ids)
+        least = ways.passing(of_all, allowed.sifted.near(of_all))
+        wide = max(routing.search_width, least) * len(routing.graph_ids)
         return (
             ways.compared(allowed.rows_answered, routing.dimension, queries),
             ways.masked(routing.algorithm, wide, max(share, of_all), queries),

@@ -104,6 +104,8 @@ class SnapshotShard:
                     return self.nearest(some, k, threads, allowed)
                 rows = self.allowed(allowed)
                 return rows.nearest(self.loaded.engine, some, k, self._metric, threads)
+            if allowed is not None:
+                wide = np.maximum(wide, ways.passing(self._algorithm, self._share(allowed)))
             excluded = self.excluded(allowed)
             return self.loaded.engine.search(some, k, width=wide, deleted=excluded, threads=threads)
 
@@ -183,10 +185,15 @@ class SnapshotShard:
     def _costs(self, allowed: AllowedRows, widths: NDArray[np.int64]) -> tuple[float, float]:
         """Return the seconds of a query, rows that may be answered compared or others masked."""
         count, queries = self.allowed(allowed).count, len(widths)
-        of_all = count / max(1, len(self.loaded.locators))
+        of_all = self._share(allowed)
         share = max(of_all, allowed.sifted.near(of_all))
         compared = ways.compared(count, self._dimension, queries)
-        return compared, ways.masked(self._algorithm, float(widths.mean()), share, queries)
+        wide = np.maximum(widths, ways.passing(self._algorithm, of_all))
+        return compared, ways.masked(self._algorithm, float(wide.mean()), share, queries)
+
+    def _share(self, allowed: AllowedRows) -> float:
+        """Return the share of the shard's rows that may be answered."""
+        return self.allowed(allowed).count / max(1, len(self.loaded.locators))
 
 
 def _of_those_asking(

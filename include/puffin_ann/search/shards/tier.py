@@ -50,9 +50,6 @@ Bools = NDArray[np.bool_]
 Vectors = NDArray[np.float32]
 Numbers = NDArray[np.floating[Any]]
 
-WIDEST = 1 << 31
-"""A wider search finds no more: no shard has so many rows."""
-
 
 class ShardTier:
     """Shards, loaded when first probed and then kept.
@@ -137,7 +134,7 @@ class ShardTier:
     ) -> tuple[list[Source], int]:
         if allowed is not None and probe_partitions is None and self._compares(allowed, queries):
             return self._compared(queries, k, allowed)
-        wide = min(max(width or self._routing.search_width, k), WIDEST)
+        wide = min(max(width or self._routing.search_width, k), ways.WIDEST)
         asked = probe_partitions or max(1, self._routing.probe_partitions)
         if allowed is None or probe_partitions is not None:
             shares = self.routes.nearest(queries, asked)
@@ -192,7 +189,7 @@ class ShardTier:
 
         def widths_among(share: float) -> tuple[int, Numbers]:
             many = ways.wanted(k, share)
-            widths = np.rint(shares * min(wide + many - k, WIDEST))
+            widths = np.rint(shares * ways.sifting(wide, many, k))
             return many, np.where(shares > 0.0, np.maximum(many, widths), 0)
 
         def pays() -> bool:
