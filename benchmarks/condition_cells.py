@@ -94,7 +94,7 @@ def over_cells(data: DataSet, cells: list[Cell]) -> list[Row]:
         ),
         Row(
             key=f"conditions-{data.name}-lance",
-            what=f"{whole}: one query a call ÷ LanceDB (IVF_HNSW_SQ, prefilter, scalar index)",
+            what=f"{whole}: one query a call ÷ LanceDB (prefilter, scalar index)",
             ours=f"{1 / lance.single.ours:,.0f}/s",
             theirs=f"{1 / lance.lance.seconds:,.0f}/s",
             measured=lance.lance.seconds / lance.single.ours,
@@ -105,7 +105,7 @@ def over_cells(data: DataSet, cells: list[Cell]) -> list[Row]:
         ),
         Row(
             key=f"conditions-{data.name}-faiss",
-            what=f"{whole}: a batch ÷ faiss (IVF-Flat or HNSW-Flat, IDSelectorBitmap)",
+            what=f"{whole}: a batch ÷ faiss (IDSelectorBitmap)",
             ours=f"{1 / faiss.batch.ours:,.0f}/s",
             theirs=f"{1 / faiss.faiss.seconds:,.0f}/s",
             measured=faiss.faiss.seconds / faiss.batch.ours,

@@ -1,7 +1,7 @@
 """Peers of searches with a condition: LanceDB's prefilter, and faiss with a selector of ids."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -18,6 +18,9 @@ RECALL = 0.95
 WIDEST = 1000
 """Efforts end here, whether the recall is reached or not."""
 REFINED = 2
+GRAPH_ROWS = 500_000
+"""Of more rows peers build no graph, which takes each of them many minutes, but lists alone."""
+LISTS_REFINED = 20
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,9 @@ def least_effort(
 
 
 class Lance:
-    """LanceDB: IVF_HNSW_SQ, scalar indexes on the columns of the conditions, prefilter, one a call.
+    """LanceDB: scalar indexes on the columns of the conditions, prefilter, one query a call.
+
+    IVF_HNSW_SQ in one partition; of many rows, see `GRAPH_ROWS`, IVF_PQ with refinement.
 
     Args:
         vectors: (n, d) float32.
@@ -86,6 +91,7 @@ class Lance:
     ) -> None:
         import lancedb
 
+        self._has_graph = len(vectors) <= GRAPH_ROWS
         connection = lancedb.connect(str(folder / "lance"))
         if "rows" in connection.table_names():
             self._table = connection.open_table("rows")
@@ -93,9 +99,18 @@ class Lance:
         fixed = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
         rows = pa.table({"id": np.arange(len(vectors)), "vector": fixed, **numbers})
         self._table = connection.create_table("rows", rows)
-        self._table.create_index(
-            metric="l2", vector_column_name="vector", index_type="IVF_HNSW_SQ", num_partitions=1
-        )
+        if self._has_graph:
+            self._table.create_index(
+                metric="l2", vector_column_name="vector", index_type="IVF_HNSW_SQ", num_partitions=1
+            )
+        else:
+            self._table.create_index(
+                metric="l2",
+                vector_column_name="vector",
+                index_type="IVF_PQ",
+                num_partitions=int(np.sqrt(len(vectors))),
+                num_sub_vectors=vectors.shape[1] // 4,
+            )
         for column in numbers:
             self._table.create_scalar_index(column, index_type="BTREE")
 
@@ -105,12 +120,16 @@ class Lance:
         def search(queries: NDArray[np.float32], effort: int) -> Distances:
             return np.stack([self._nearest(query, asked.where, effort) for query in queries])
 
-        return least_effort(asked, search, target, 1, "ef")
+        kind = "IVF_HNSW_SQ ef" if self._has_graph else "IVF_PQ nprobes"
+        return least_effort(asked, search, target, 1, kind)
 
     def _nearest(self, query: NDArray[np.float32], where: str, effort: int) -> Distances:
-        found = self._table.search(query).distance_type("l2").limit(NEIGHBOURS).nprobes(1)
-        # Distances are exact of what is refined: twice as many rows, no fewer than ef.
-        found = found.ef(max(effort, REFINED * NEIGHBOURS)).refine_factor(REFINED)
+        found = self._table.search(query).distance_type("l2").limit(NEIGHBOURS)
+        if self._has_graph:
+            # Distances are exact of what is refined: twice as many rows, no fewer than ef.
+            found = found.nprobes(1).ef(max(effort, REFINED * NEIGHBOURS)).refine_factor(REFINED)
+        else:
+            found = found.nprobes(effort).refine_factor(LISTS_REFINED)
         found = found.where(where, prefilter=True)
         distances = found.select(["id", "_distance"]).to_arrow().column("_distance").to_numpy()
         short = np.full(NEIGHBOURS - len(distances), np.inf, np.float32)
@@ -120,6 +139,8 @@ class Lance:
 class Faiss:
     """faiss on one thread: IVF-Flat and HNSW-Flat, the rows allowed given by a bitmap.
 
+    Of many rows, see `GRAPH_ROWS`, IVF-Flat alone.
+
     Args:
         vectors: (n, d) float32.
         folder: for its indexes, which are taken as they are if they are there.
@@ -128,27 +149,36 @@ class Faiss:
     def __init__(self, vectors: NDArray[np.float32], folder: Path) -> None:
         import faiss
 
-        paths = [folder / "lists.faiss", folder / "graph.faiss"]
-        if not all(path.exists() for path in paths):
-            for path, index in zip(paths, self._made(vectors), strict=True):
-                faiss.write_index(index, str(path))
-        self._lists, self._graph = (faiss.read_index(str(path)) for path in paths)
+        made = {"lists.faiss": self._made_lists, "graph.faiss": self._made_graph}
+        if len(vectors) > GRAPH_ROWS:
+            del made["graph.faiss"]
+        for name, make in made.items():
+            if not (folder / name).exists():
+                faiss.write_index(make(vectors), str(folder / name))
+        self._lists, *self._graph = (faiss.read_index(str(folder / name)) for name in made)
         faiss.omp_set_num_threads(1)
 
     @staticmethod
-    def _made(vectors: NDArray[np.float32]) -> Iterator[Any]:
+    def _made_lists(vectors: NDArray[np.float32]) -> Any:
         import faiss
 
         dimension = vectors.shape[1]
         quantizer = faiss.IndexFlatL2(dimension)
         lists = faiss.IndexIVFFlat(quantizer, dimension, int(4 * np.sqrt(len(vectors))))
+        if len(vectors) > GRAPH_ROWS:
+            lists.cp.max_points_per_centroid = 64
         lists.train(vectors)
         lists.add(vectors)
-        yield lists
-        graph = faiss.IndexHNSWFlat(dimension, 16)
+        return lists
+
+    @staticmethod
+    def _made_graph(vectors: NDArray[np.float32]) -> Any:
+        import faiss
+
+        graph = faiss.IndexHNSWFlat(vectors.shape[1], 16)
         graph.hnsw.efConstruction = 200
         graph.add(vectors)
-        yield graph
+        return graph
 
     def answer(self, asked: Asked, target: float, rounds: int) -> Answered:
         """Search both indexes at the least effort that reaches a recall; return the faster."""
@@ -165,21 +195,24 @@ class Faiss:
 
             return search
 
-        asks: Sequence[tuple[str, Callable[..., Distances]]] = (
+        asks: list[tuple[str, Callable[..., Distances]]] = [
             (
                 "IVF nprobe",
                 searching(
                     self._lists,
                     lambda effort: faiss.SearchParametersIVF(sel=selector, nprobe=effort),
                 ),
-            ),
+            )
+        ]
+        asks += [
             (
                 "HNSW efSearch",
                 searching(
-                    self._graph,
+                    graph,
                     lambda effort: faiss.SearchParametersHNSW(sel=selector, efSearch=effort),
                 ),
-            ),
-        )
+            )
+            for graph in self._graph
+        ]
         found = [least_effort(asked, search, target, rounds, what) for what, search in asks]
         return min(found, key=lambda one: (one.recall < target, one.seconds))

@@ -98,7 +98,7 @@ def test_a_mask_widens_a_search_that_would_miss_answers(mixed, share):
         _recall(
             shard.search(queries, 10, width=width, deleted=~allowed)[1], vectors[allowed], queries
         )
-        for width in (10, max(10, ways.passing("vamana", share)))
+        for width in (10, max(10, ways.passing(share, share)))
     )
     assert narrow < 0.95 < wide
 

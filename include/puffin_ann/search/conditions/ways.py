@@ -58,10 +58,11 @@ MASKED = {"vamana": 1.7, "hnsw": 1.0, "ivf_pq": 1.8}
 are all near the query, since few masked rows are gone through."""
 
 PASSING = 12.0
-"""How wide a graph is searched past masked rows at least, by the share that may be answered: it
-goes through masked rows only if they are nearer than a third of what it keeps. By a width of 10,
-enough without a mask, a quarter of the answers are missed if a tenth of 150,000 mixed rows may be
-answered; by one of 12, a ninth if those are the half of the sample that lies far from queries."""
+"""How wide to search past masked rows at least, by the share that may be answered; twice as much if
+none of those is near the query. A graph goes through masked rows only if they are nearer than a
+third of what it keeps, and lists are left out of which none is near. By a width of 10, enough
+without a mask, a quarter of the answers are missed if a tenth of 150,000 mixed rows may be
+answered, two fifths if that is the quarter of them that lies far from the query."""
 
 SPREAD = 2.0
 """Standard deviations of how many of the rows found may be answered, if a condition does not depend
@@ -97,9 +98,15 @@ def compared(rows: int, dimension: int, queries: int) -> float:
     return COMPARED.of(queries) * rows * dimension
 
 
-def passing(algorithm: str, share: float) -> int:
-    """Return how wide to search at least with all but a share of the rows masked."""
-    return 0 if algorithm == "ivf_pq" else min(WIDEST, math.ceil(PASSING / max(share, 1e-9)))
+def passing(share: float, near: float) -> int:
+    """Return how wide to search at least with rows masked.
+
+    Args:
+        share: of the rows that may be answered.
+        near: the same of those near queries.
+    """
+    farther = 2.0 - min(1.0, near / max(share, 1e-9))
+    return min(WIDEST, math.ceil(PASSING * farther / max(share, 1e-9)))
 
 
 def sifting(wide: int, many: int, k: int) -> int:

@@ -105,7 +105,7 @@ class SnapshotShard:
                 rows = self.allowed(allowed)
                 return rows.nearest(self.loaded.engine, some, k, self._metric, threads)
             if allowed is not None:
-                wide = np.maximum(wide, ways.passing(self._algorithm, self._share(allowed)))
+                wide = np.maximum(wide, self._passing(allowed))
             excluded = self.excluded(allowed)
             return self.loaded.engine.search(some, k, width=wide, deleted=excluded, threads=threads)
 
@@ -185,11 +185,15 @@ class SnapshotShard:
     def _costs(self, allowed: AllowedRows, widths: NDArray[np.int64]) -> tuple[float, float]:
         """Return the seconds of a query, rows that may be answered compared or others masked."""
         count, queries = self.allowed(allowed).count, len(widths)
-        of_all = self._share(allowed)
-        share = max(of_all, allowed.sifted.near(of_all))
+        share = max(self._share(allowed), allowed.sifted.near(self._share(allowed)))
         compared = ways.compared(count, self._dimension, queries)
-        wide = np.maximum(widths, ways.passing(self._algorithm, of_all))
+        wide = np.maximum(widths, self._passing(allowed))
         return compared, ways.masked(self._algorithm, float(wide.mean()), share, queries)
+
+    def _passing(self, allowed: AllowedRows) -> int:
+        """Return how wide a search with the other rows masked is at least."""
+        share = self._share(allowed)
+        return ways.passing(share, allowed.sifted.near(share))
 
     def _share(self, allowed: AllowedRows) -> float:
         """Return the share of the shard's rows that may be answered."""
