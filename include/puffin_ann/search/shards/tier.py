@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from time import perf_counter
 from typing import Any
 
@@ -35,6 +35,7 @@ from puffin_ann.search.shards.cold.tier import ColdTier
 from puffin_ann.search.shards.costs import Costs
 from puffin_ann.search.shards.load import load_shard
 from puffin_ann.search.shards.range import shard_parts, shards_within
+from puffin_ann.search.shards.reach import GATED, WIDEST, cells_for, width_for
 from puffin_ann.search.shards.routes import Routes
 from puffin_ann.search.shards.sifting import sift_first
 from puffin_ann.search.shards.snapshot_shard import SnapshotShard
@@ -134,8 +135,8 @@ class ShardTier:
     ) -> tuple[list[Source], int]:
         if allowed is not None and probe_partitions is None and self._compares(allowed, queries):
             return self._compared(queries, k, allowed)
-        wide = min(max(width or self._routing.search_width, k), ways.WIDEST)
-        asked = probe_partitions or max(1, self._routing.probe_partitions)
+        wide = self._width(width, k)
+        asked = probe_partitions or self._cells(k)
         if allowed is None or probe_partitions is not None:
             shares = self.routes.nearest(queries, asked)
         else:
@@ -160,6 +161,21 @@ class ShardTier:
             touched |= rest.any(axis=0)
         return sources, int(np.count_nonzero(touched))
 
+    def _width(self, width: int | None, k: int) -> int:
+        """Return how wide to search for k rows: as asked, else as the build found necessary."""
+        if width is None:
+            width = width_for(k, self._routing.search_width, self._gated)
+        return min(max(width, k), WIDEST)
+
+    def _cells(self, rows: int) -> int:
+        """Return how many cells to probe for some rows, by what the build found necessary."""
+        return cells_for(rows, max(1, self._routing.probe_partitions), self._gated)
+
+    @property
+    def _gated(self) -> int:
+        """Rows a query for which the build found width and cells."""
+        return self._routing.recall.k if self._routing.recall else GATED
+
     @property
     def _may_sift(self) -> bool:
         """Tell whether near rows may be sifted: not where the table is read to compare them."""
@@ -176,20 +192,19 @@ class ShardTier:
     ) -> tuple[list[Source], int]:
         """Answer as `search` does: sift near rows where that costs least, else search."""
         of_all = min(1.0, allowed.rows_answered / max(1, self._version.vectors))
-        wide = max(width or self._routing.search_width, k)
+        wide = self._width(width, k)
         may_pay = self.way is not None or self._costs.sifting_may_pay(
             wide, of_all, allowed, len(queries)
         )
         if not of_all or not may_pay:
             return self._search(queries, k, width, probe_partitions, allowed, by_ranges=False)
-        shares = self.routes.nearest(
-            queries, probe_partitions or self._routing.probe_partitions or 1
-        )
         probed = [0]
 
+        @lru_cache(1)
         def widths_among(share: float) -> tuple[int, Numbers]:
             many = ways.wanted(k, share)
-            widths = np.rint(shares * ways.sifting(wide, many, k))
+            shares = self.routes.nearest(queries, probe_partitions or self._cells(many))
+            widths = np.rint(shares * width_for(many, wide, k))
             return many, np.where(shares > 0.0, np.maximum(many, widths), 0)
 
         def pays() -> bool:
