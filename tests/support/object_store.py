@@ -136,6 +136,7 @@ class Proxy:
         requests: first line of each.
         spans: of each request, when it came and when the last bytes of its answer passed.
         delay: seconds that each request is held back.
+        held_until: the first are held back until so many came, for a minute at most.
     """
 
     REQUEST = re.compile(rb"(?:GET|HEAD|PUT|POST|DELETE) /\S* HTTP/1.1\r\n")
@@ -154,6 +155,7 @@ class Proxy:
         self.requests: list[str] = []
         self.spans: list[list[float]] = []
         self.delay = 0.0
+        self.held_until = 0
         self._open_spans: dict[socket.socket, list[float]] = {}
         self.endpoint = f"http://127.0.0.1:{self._server.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -254,6 +256,10 @@ class Proxy:
             self._open_spans[client] = [now, now]
             self.spans.append(self._open_spans[client])
         time.sleep(self.delay)
+        given_up = time.monotonic() + 60.0
+        while len(self.spans) < self.held_until and time.monotonic() < given_up:
+            time.sleep(0.01)
+        self.held_until = 0
 
     def _fault_of(self, data: bytes) -> str | None:
         failing = self._failing

@@ -50,7 +50,7 @@ def ask(table, ids):
 
 
 def test_columns_take_a_round_trip_for_footers_and_one_for_bytes(table, proxy):
-    proxy.delay = 0.3  # a machine with much to do begins the requests of a round that much later
+    proxy.delay = 1.0  # a machine with much to do begins the requests of a round that much later
     for ids, rounds, requests in [
         ([5, 4_005, 8_005, 8_006], 2, 2 * FILES),
         ([2_005, 5_005], 1, 2),

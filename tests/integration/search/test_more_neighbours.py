@@ -1,4 +1,4 @@
-"""More rows than the gate asked for are found as well, and so are rows far among those not allowed."""
+"""Rows beyond those that the gate asked for are found as well as these, also under conditions."""
 
 import numpy as np
 import pyarrow as pa

@@ -103,7 +103,7 @@ def passing(share: float, near: float) -> int:
         near: the same of those near queries.
     """
     share = max(share, 1e-9)
-    farther = max(1.0, share / max(near, 1e-9)) ** FARTHER
+    farther: float = max(1.0, share / max(near, 1e-9)) ** FARTHER
     return math.ceil(PASSING * min(MOST_FARTHER, farther) / share)
 
 

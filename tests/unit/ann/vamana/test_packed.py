@@ -14,8 +14,8 @@ from puffin_ann.ann.graph.primitives import candidate, row_of, squared_of
 from puffin_ann.ann.simd import fastscan
 from puffin_ann.ann.vamana.packed import (
     kernels_pack,
-    kernels_search,
     kernels_tables,
+    kernels_walk,
 )
 from puffin_ann.ann.vamana.packed import (
     layout as packed_layout,
@@ -240,7 +240,7 @@ def test_walking_finds_what_its_reference_does(seed, keep, width):
     pools = Pools(
         np.empty(keep + 1, np.uint64), keep, np.empty(2, np.uint64), np.empty(0, np.uint8)
     )
-    found = kernels_search.walk(
+    found = kernels_walk.walk(
         nodes,
         space.reshape(-1),
         kernels_tables.PlacedQuery(
@@ -267,7 +267,7 @@ def test_entering_keeps_a_pool_ascending(sizes):
     expected = []
     for row, size in enumerate(sizes):
         key = candidate.py_func(np.float32(size), row)
-        place = kernels_search.enter(pool, len(expected), key)
+        place = kernels_walk.enter(pool, len(expected), key)
         expected = sorted([*expected, int(key)])
         assert pool[: len(expected)].tolist() == expected
         assert expected[place] == key

@@ -1,5 +1,6 @@
 """Packed nodes: each row of a graph with quantised codes of its neighbours, read in one go.
 
 `layout` says what is where, `kernels_pack` makes the packed nodes, `kernels_tables` turns a query
-into look-up tables, and `kernels_search` is the beam search over them.
+into look-up tables, `kernels_walk` is the beam search over them, and `kernels_search` answers
+queries by it.
 """

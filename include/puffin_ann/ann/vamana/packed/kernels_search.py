@@ -1,11 +1,4 @@
-"""Searching packed nodes: a beam over estimated distances, every expanded row measured exactly.
-
-See `layout` for what is where. Most of an expansion is waiting for memory, so the next likely node
-and its row are asked for while this one is scanned, and once more when a better one turned up: the
-first lines of both, since the machine itself fetches what follows on those. Numbers of neighbours
-are looked at only where a mask of 32 comparisons says so; places in the pool are found by halving,
-since at widths above 100 walking there takes as long as the scan.
-"""
+"""Answering queries from packed graphs: they are walked, and what was found is measured exactly."""
 
 import math
 from typing import Any, NamedTuple
@@ -16,52 +9,14 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.core.types import Fields
 from puffin_ann.ann.graph.arguments import Pools, QueryBatch
-from puffin_ann.ann.graph.kernels_answer import (
-    candidates_kept,
-    found_enough,
-    write_nearest,
-)
-from puffin_ann.ann.graph.kernels_frontier import (
-    NOBODY,
-    has_room,
-    insert,
-    is_deleted,
-    is_passed,
-    mark,
-    next_open,
-    passed_room,
-    start,
-)
-from puffin_ann.ann.graph.primitives import (
-    F32,
-    U64,
-    Whole,
-    candidate,
-    is_expanded,
-    row_of,
-    squared_of,
-)
-from puffin_ann.ann.simd.fastscan import BLOCK, GROUP_BYTES, block_sums
+from puffin_ann.ann.graph.kernels_answer import candidates_kept, write_nearest
+from puffin_ann.ann.graph.kernels_frontier import insert, passed_room
+from puffin_ann.ann.graph.primitives import U64, Whole, row_of, squared_of
+from puffin_ann.ann.simd.fastscan import BLOCK
 from puffin_ann.ann.simd.intrinsics import numbers_at, rows_at
 from puffin_ann.ann.simd.kernels_distance import distance, dot, order_key
-from puffin_ann.ann.simd.vectors import (
-    F32X16,
-    U16X16,
-    U32X16,
-    add,
-    bits_as,
-    fill_of,
-    left_by,
-    less_mask,
-    load_of,
-    lowest_bit,
-    multiply_add,
-    prefetch,
-    store_of,
-    sum_of,
-    widened_to,
-)
-from puffin_ann.ann.vamana.packed.kernels_pack import HEAD_BYTES, TAIL_BYTES, rotate
+from puffin_ann.ann.simd.vectors import prefetch
+from puffin_ann.ann.vamana.packed.kernels_pack import rotate
 from puffin_ann.ann.vamana.packed.kernels_tables import (
     PackedGraph,
     PackedGraphs,
@@ -69,6 +24,7 @@ from puffin_ann.ann.vamana.packed.kernels_tables import (
     place_query,
     tables_of,
 )
+from puffin_ann.ann.vamana.packed.kernels_walk import walk
 from puffin_ann.numba_kernels import inlined, kernel
 
 ROUNDING = np.float32(2.0**-18)
@@ -84,20 +40,7 @@ over full vectors, which estimates alone would not."""
 WIDER_AGAIN, WIDEST_AGAIN = 2, 4
 """So much wider, and at most, a query is searched again that found fewer rows than are wanted,
 since some entered more than once and left others no place: to compare all would take longer."""
-FAR = np.float32(3e38)
-"""No estimate is farther."""
-AHEAD = 1024
-"""Bytes of a node, and of its row, that are asked for ahead."""
 
-_KEYS = np.uint64(8)
-_HALF = np.uint64(BLOCK // 2)
-_LINE = np.uint64(64)
-_LANES = np.uint64(16)
-
-_load, _store, _fill = load_of(F32X16), store_of(F32X16), fill_of(F32X16)
-_load_keys, _store_keys = load_of(U32X16), store_of(U32X16)
-_load_halves, _widen, _upper = load_of(U16X16), widened_to(U32X16), left_by(16)
-_as_floats = bits_as(F32X16)
 _bytes, _numbers = numbers_at(types.uint8), numbers_at(types.uint32)
 _rows = rows_at(types.float32)
 
@@ -128,35 +71,6 @@ class Room(NamedTuple):
     estimates: NDArray[np.float32]
 
 
-@kernel()
-def enter(pool: NDArray[np.uint64], size: Whole, key: np.uint64) -> Whole:
-    """Insert a candidate in an ascending pool of `size`, which has room; return its place."""
-    low, high = U64(0), U64(size)
-    while low < high:
-        middle = (low + high) >> U64(1)
-        if pool[middle] < key:
-            low = middle + U64(1)
-        else:
-            high = middle
-    end = U64(size)
-    while end >= low + _KEYS:
-        _store_keys(pool, end - _KEYS + U64(1), _load_keys(pool, end - _KEYS))
-        end -= _KEYS
-    while end > low:
-        pool[end] = pool[end - U64(1)]
-        end -= U64(1)
-    pool[low] = key
-    return low
-
-
-@inlined
-def _open_from(pool, place, size, stamps, done):  # type: ignore[no-untyped-def]
-    """Return the place of the nearest candidate whose row was not expanded, from `place` on."""
-    while place < size and (is_expanded(pool[place]) or stamps[row_of(pool[place])] == done):
-        place += U64(1)
-    return place
-
-
 @inlined
 def _next_stamps(stamps, stamp):  # type: ignore[no-untyped-def]
     """Return a stamp that no row carries, and neither the one before it, see `walk`."""
@@ -169,199 +83,6 @@ def _next_stamps(stamps, stamp):  # type: ignore[no-untyped-def]
 @inlined
 def _candidates_kept(width, k, rows):  # type: ignore[no-untyped-def]
     return min(int(WIDER * candidates_kept(width, k, rows)) + MORE, rows)
-
-
-@inlined
-def _prefetch_node(nodes, vectors, dimension, key):  # type: ignore[no-untyped-def]
-    at = row_of(key) * dimension
-    for z in range(U64(0), min(dimension, U64(AHEAD // 4)), _LANES):
-        prefetch(vectors, at + z)
-    at = row_of(key) * U64(nodes.stride)
-    for z in range(U64(0), min(U64(nodes.stride), U64(AHEAD)), _LINE):
-        prefetch(nodes.bytes, at + z)
-
-
-@inlined
-def _squared(vectors, at, factor, asked):  # type: ignore[no-untyped-def]
-    """Return the squared distance of a stored row, times a factor, and a query."""
-    dimension = U64(len(asked))
-    minus = _fill(-factor)
-    one = other = _fill(F32(0))
-    pairs = dimension >> U64(5)
-    for i in range(pairs):
-        z = i * U64(32)
-        left = multiply_add(_load(vectors, at + z), minus, _load(asked, z))
-        z += _LANES
-        right = multiply_add(_load(vectors, at + z), minus, _load(asked, z))
-        one = multiply_add(left, left, one)
-        other = multiply_add(right, right, other)
-    z = pairs * U64(32)
-    if dimension & _LANES:
-        left = multiply_add(_load(vectors, at + z), minus, _load(asked, z))
-        one = multiply_add(left, left, one)
-        z += _LANES
-    total = sum_of(add(one, other))
-    while z < dimension:
-        rest = asked[z] - vectors[at + z] * factor
-        total += rest * rest
-        z += U64(1)
-    return total
-
-
-@inlined
-def _from_halves(packed, at):  # type: ignore[no-untyped-def]
-    """Return 16 numbers of which the upper halves, as float32, are stored."""
-    return _as_floats(_upper(_widen(_load_halves(packed, at))))
-
-
-@inlined
-def _estimate_block(nodes, at, query, own, limit, out):  # type: ignore[no-untyped-def]
-    """Write the estimates of a block where any is below the limit; return which are, as bits."""
-    packed, code_bytes = nodes.bytes, U64(nodes.code_bytes)
-    first, second = block_sums(packed, at, query.tables, code_bytes // U64(GROUP_BYTES))
-    # A load takes its offset in elements of the array, which are bytes.
-    tail = at + code_bytes
-    step, base, own, limit = _fill(query.step), _fill(query.base), _fill(own), _fill(limit)
-    first = multiply_add(
-        multiply_add(first, step, base),
-        _from_halves(packed, tail + U64(64)),
-        _from_halves(packed, tail),
-    )
-    second = multiply_add(
-        multiply_add(second, step, base),
-        _from_halves(packed, tail + U64(96)),
-        _from_halves(packed, tail + U64(32)),
-    )
-    first, second = add(first, own), add(second, own)
-    mask = less_mask(first, limit) | (less_mask(second, limit) << _HALF)
-    if mask:
-        _store(out, U64(0), first)
-        _store(out, _HALF, second)
-    return mask
-
-
-@inlined
-def _let_in(  # type: ignore[no-untyped-def]
-    mask, estimates, numbers, place, again, pools, size, current, count, beside, stamps, done, met
-):
-    """Put the rows of a mask into their pools.
-
-    Return the size of each, and its first place that may not be expanded, and how many live rows
-    were let in so far.
-    """
-    pool, passed, deleted = pools.live, pools.passed, pools.deleted
-    there = np.uint8(done - np.uint8(1))
-    full, most = U64(pools.keep), U64(len(passed) - 1)
-    while mask:
-        bit = lowest_bit(mask)
-        mask &= mask - U64(1)
-        row = min(U64(numbers[place + bit]), U64(len(stamps) - 1))  # a damaged file harms nobody
-        mark_of_row = stamps[row]
-        if mark_of_row == done or (mark_of_row == there and not again):
-            continue
-        key = candidate(max(estimates[bit], F32(0)), row)
-        if is_deleted(deleted, row):
-            if is_passed(key, pool, size, full) and has_room(passed, count, most, key):
-                stamps[row] = there
-                count -= U64(count == most)
-                beside = min(beside, U64(enter(passed, count, key)))
-                count += U64(1)
-        elif has_room(pool, size, full, key):
-            stamps[row] = there
-            met += U64(mark_of_row != there)
-            size -= U64(size == full)
-            current = min(current, U64(enter(pool, size, key)))
-            size += U64(1)
-    return size, current, count, beside, met
-
-
-@inlined
-def _kept(best, found, key):  # type: ignore[no-untyped-def]
-    """Put a row among the best if it is one of them; return how many there are."""
-    wanted = U64(len(best) - 1)
-    if found == wanted:
-        if key >= best[found - U64(1)]:
-            return found
-        found -= U64(1)
-    insert(best, found, key)
-    return found + U64(1)
-
-
-@kernel()
-def walk(
-    nodes: PackedGraph,
-    vectors: NDArray[np.float32],
-    query: PlacedQuery,
-    pools: Pools,
-    stamps: NDArray[np.uint8],
-    done: np.uint8,
-    best: NDArray[np.uint64],
-    estimates: NDArray[np.float32],
-) -> Whole:
-    """Find live rows near a query; return how many, none where deleted ones left too few of them.
-
-    By two bits a dimension a row enters a pool once: the first estimate near enough may stand. By
-    one bit it enters again with every estimate near enough, from each neighbour expanded, and is
-    expanded at the least of them: else a third more rows would have to be expanded. Finding its
-    former place, to move it, takes longer than to skip it there.
-
-    Args:
-        nodes: the graph.
-        vectors: flat `(n · d,) float32`, rows as stored.
-        query: as the nodes are.
-        pools: written; as many of the nearest live candidates as it keeps are expanded.
-        stamps: `(n,) uint8`; rows that carry `done` were expanded, those with one less were in a
-            pool.
-        done: stamp of this search, at least 2; no row carries it or the one before it yet.
-        best: uint64, its length less 1 is how many are wanted; written: the nearest live rows
-            expanded, by their squared distances, ascending.
-        estimates: `(32,) float32`, scratch.
-    """
-    packed, numbers = nodes.bytes, nodes.numbers
-    floats = packed.view(np.float32)
-    pool, passed, deleted = pools.live, pools.passed, pools.deleted
-    stride, code_bytes = U64(nodes.stride), U64(nodes.code_bytes)
-    dimension, again = U64(len(query.asked)), nodes.bits == 1
-    full = U64(pools.keep)
-    current = beside = found = U64(0)
-    key = candidate(F32(0), nodes.entry)
-    size, count = start(key, pool, passed, deleted)
-    met = U64(size)
-    while key != NOBODY:
-        row = row_of(key)
-        stamps[row] = done
-        lives = mark(key, pool, current, size, passed, beside)
-        current = _open_from(pool, current, size, stamps, done)
-        beside = _open_from(passed, beside, count, stamps, done)
-        following = next_open(pool, current, size, full, passed, beside, count)
-        if following != NOBODY:
-            _prefetch_node(nodes, vectors, dimension, following)
-        at = row * stride
-        head = at >> U64(2)
-        factor, addend = floats[head + U64(1)], floats[head + U64(2)]
-        own = max(_squared(vectors, row * dimension, factor, query.asked) + addend, F32(0))
-        if lives:
-            found = _kept(best, found, candidate(own, row))
-        degree = min(U64(numbers[head]), U64(nodes.most))
-        at += U64(HEAD_BYTES)
-        for begin in range(U64(0), degree, U64(BLOCK)):
-            limit = squared_of(pool[full - U64(1)]) if size == full else FAR
-            mask = _estimate_block(nodes, at, query, own, limit, estimates)
-            if degree - begin < U64(BLOCK):
-                mask &= (U64(1) << (degree - begin)) - U64(1)
-            at += code_bytes
-            place = (at + U64(128)) >> U64(2)
-            size, current, count, beside, met = _let_in(
-                mask, estimates, numbers, place, again, pools, size, current, count, beside,
-                stamps, done, met,
-            )  # fmt: skip
-            at += U64(TAIL_BYTES)
-        current = _open_from(pool, current, size, stamps, done)
-        beside = _open_from(passed, beside, count, stamps, done)
-        key = next_open(pool, current, size, full, passed, beside, count)
-        if key != following and key != NOBODY:
-            _prefetch_node(nodes, vectors, dimension, key)
-    return found if found_enough(met, full, deleted) else U64(0)
 
 
 @kernel()
