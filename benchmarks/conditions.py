@@ -182,8 +182,10 @@ def _timed(index: Any, asked: Asked, rounds: int, *, is_single: bool) -> Timed:
 
 
 def _let_go(index: Any, where: str) -> None:
-    """Have the rows of shards gathered again by the next search under a condition."""
-    for rows in index._allowed(where)._shards.values():
+    """Have rows gathered again by the next search under a condition, of each shard or of all."""
+    allowed = index._allowed(where)
+    allowed.gathered = None
+    for rows in allowed._shards.values():
         rows._gathered = None
 
 
