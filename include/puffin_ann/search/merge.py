@@ -75,6 +75,19 @@ def merge(sources: Sequence[Source], k: int) -> Merged:
     return Merged(*nearest)
 
 
+def count_found(sources: Sequence[Source], queries: int, k: int) -> NDArray[np.int64]:
+    """Return (queries,) int64, how many rows were found; k where one source alone found as many."""
+    for source in sources:
+        if source.ordinals.shape[1] >= k and (
+            len(source.ordinals) and source.ordinals[:, k - 1].min() >= 0
+        ):
+            return np.full(queries, k, np.int64)
+    found = np.zeros(queries, np.int64)
+    for source in sources:
+        found += (source.ordinals >= 0).sum(axis=1)
+    return found
+
+
 def _order_with_ties(
     sources: Sequence[Source],
     origin: NDArray[np.int64],

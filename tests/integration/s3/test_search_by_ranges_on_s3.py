@@ -69,7 +69,7 @@ def test_answers_are_as_good_as_the_gate_said(lake):
     ids, vectors = builds.live(load_table(DECLARED.table))
     some = vectors[:: len(vectors) // 100][:100]
     found = index.search(some, 5, columns=["id"])
-    assert not index._shards._loaded
+    assert not index._shards._opened.kept
     answered = found.column("id").to_numpy().reshape(len(some), 5)
     for query, mine in zip(some, answered, strict=True):
         best = ids[np.argsort(builds.distances("l2", query, vectors))[:5]]

@@ -121,7 +121,7 @@ def hold_deltas(index):
     distances = index.search(QUERIES, 1, probe_partitions=1).column("distance").to_numpy()
     for entry in index.version.routing.shards:
         if entry.kind == "delta":
-            _, nearest = tier._shard(entry).nearest(QUERIES, 1, threads=1)
+            _, nearest = tier._opened.open(entry).nearest(QUERIES, 1, threads=1)
             assert (distances <= nearest[:, 0]).all()
 
 

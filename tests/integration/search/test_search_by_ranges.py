@@ -14,7 +14,7 @@ from puffin_ann import open_index
 from puffin_ann.errors import QueryError
 from puffin_ann.lifecycle.build import gate
 from puffin_ann.lifecycle.maintain.gather import gather
-from puffin_ann.search.shards import tier as shard_tier
+from puffin_ann.search.shards import opened as opened_shards
 from puffin_ann.search.shards.cold import decide, scan
 from puffin_ann.search.shards.cold import tier as cold_tier
 from puffin_ann.settings import settings as of_process
@@ -50,7 +50,7 @@ def never_brought(monkeypatch):
     def refuse(*_: object) -> None:
         raise AssertionError("a shard was brought")
 
-    return lambda: monkeypatch.setattr(shard_tier, "load_shard", refuse)
+    return lambda: monkeypatch.setattr(opened_shards, "load_shard", refuse)
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_few_cells_are_few_bytes(words, few_cells):
     asked = sum(len(shard.starts.cells) for shard in opened.values())
     assert opened
     assert asked >= FEW
-    assert not index._shards._loaded, "no shard was brought"
+    assert not index._shards._opened.kept, "no shard was brought"
     assert len(found) == 3
 
 
@@ -187,11 +187,11 @@ def test_a_shard_that_is_asked_often_is_brought(words, monkeypatch):
     monkeypatch.setattr(cold_tier, "MOST_SHARE", 1.0)
     monkeypatch.setattr(cold_tier, "BRING_SHARE", 1000.0)
     index.search(QUERIES, 3)
-    assert not index._shards._loaded
+    assert not index._shards._opened.kept
     monkeypatch.setattr(cold_tier, "BRING_SHARE", 0.0)
     index.search(QUERIES, 3)
     deadline = time.monotonic() + 30
-    while len(index._shards._loaded) < 2 and time.monotonic() < deadline:
+    while len(index._shards._opened.kept) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
     assert report(index.search(QUERIES, 3))["bytes_by_ranges"] == 0
     assert index.cache_statistics.read_by_ranges > 0
@@ -293,4 +293,4 @@ def test_threads_share_an_index(words, few_cells, monkeypatch):
     with ThreadPoolExecutor(8) as threads:
         index = again
         assert list(threads.map(ask, queries)) == alone
-    assert not again._shards._loaded
+    assert not again._shards._opened.kept

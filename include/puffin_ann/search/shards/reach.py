@@ -7,6 +7,9 @@ wanted lie in other cells. Of 1,000,000 rows in 128 cells, three of which suffic
 """
 
 import math
+from dataclasses import dataclass
+
+from puffin_ann.blobs.routing import Routing
 
 WIDER, WIDER_EACH = 1.1, 1.5
 """How much wider a search is for more rows: by a factor, and for each further row. A row more each
@@ -25,12 +28,37 @@ WIDEST = 1 << 31
 
 def width_for(rows: int, wide: int, enough: int) -> int:
     """Return how wide to search for some rows, if `wide` finds `enough` of them well enough."""
-    if rows <= enough:
-        return min(WIDEST, wide)
-    return min(WIDEST, round(WIDER * wide + WIDER_EACH * (rows - enough)))
+    if rows > enough:
+        wide = round(WIDER * wide + WIDER_EACH * (rows - enough))
+    return min(WIDEST, max(wide, rows))
 
 
 def cells_for(rows: int, probed: int, enough: int) -> int:
     """Return how many cells to probe for some rows, if `probed` do for `enough` of them."""
     more: float = max(1.0, rows / enough) ** FARTHER
     return math.ceil(probed * more)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far searches of a version go, by what its gate found to suffice.
+
+    Args:
+        routing: of the version.
+    """
+
+    routing: Routing
+
+    @property
+    def _enough(self) -> int:
+        return self.routing.recall.k if self.routing.recall else GATED
+
+    def width(self, rows: int, asked: int | None) -> int:
+        """Return how wide to search for some rows: as asked, if anything was."""
+        if asked is not None:
+            return min(WIDEST, max(asked, rows))
+        return width_for(rows, self.routing.search_width, self._enough)
+
+    def cells(self, rows: int, asked: int | None) -> int:
+        """Return how many cells to probe for some rows: as asked, if anything was."""
+        return asked or cells_for(rows, max(1, self.routing.probe_partitions), self._enough)

@@ -1,8 +1,7 @@
 """The shards and deltas of an index version, searched for one snapshot: route, probe, mask."""
 
 import logging
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from time import perf_counter
@@ -14,9 +13,7 @@ from pyiceberg.io import FileIO
 
 from puffin_ann.ann.core import blas
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.declaration import EXACT
-from puffin_ann.errors import FormatError, PuffinAnnError
 from puffin_ann.lake.read.row_vectors import RowVectorReader
 from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.search.conditions import ways
@@ -25,21 +22,18 @@ from puffin_ann.search.conditions.gathered import GATHERED_BYTES, Gathered
 from puffin_ann.search.explain.explanation import ShardWay
 from puffin_ann.search.explain.recorder import current, enter
 from puffin_ann.search.index_version import IndexVersion
-from puffin_ann.search.merge import Source
+from puffin_ann.search.merge import Source, count_found
 from puffin_ann.search.range_search import Part
-from puffin_ann.search.row_locators import Locators, MaskedRows
 from puffin_ann.search.shards import tie_breaks
 from puffin_ann.search.shards.cold.decide import may_be_cold
 from puffin_ann.search.shards.cold.scan import ColdShards, DamagedShardError
 from puffin_ann.search.shards.cold.tier import ColdTier
 from puffin_ann.search.shards.costs import Costs
-from puffin_ann.search.shards.load import load_shard
+from puffin_ann.search.shards.opened import OpenedShards
 from puffin_ann.search.shards.range import shard_parts, shards_within
-from puffin_ann.search.shards.reach import GATED, WIDEST, cells_for, width_for
+from puffin_ann.search.shards.reach import Reach, width_for
 from puffin_ann.search.shards.routes import Routes
 from puffin_ann.search.shards.sifting import sift_first
-from puffin_ann.search.shards.snapshot_shard import SnapshotShard
-from puffin_ann.search.shards.table_rows import TableRows
 from puffin_ann.search.shards.together import FEW, Together
 from puffin_ann.search.snapshot_view import SnapshotView
 from puffin_ann.settings import CacheMode, settings
@@ -53,10 +47,9 @@ Numbers = NDArray[np.floating[Any]]
 
 
 class ShardTier:
-    """Shards, loaded when first probed and then kept.
+    """Shards, opened when first probed and then kept.
 
     Attributes:
-        damaged: ids of those that could not be read.
         routes: which shards a query is searched in.
         way: to answer under conditions, whatever it costs; None: the cheapest.
 
@@ -85,15 +78,11 @@ class ShardTier:
         self._routing = version.routing
         self.routes = Routes(io, version)
         self.way: ways.Way | None = None
-        self._costs = Costs(version)
-        self._ranks_in_order = view.rank_of_file_id.in_order
-        self._loaded: dict[int, SnapshotShard] = {}
+        self._costs, self._reach = Costs(version), Reach(version.routing)
+        self._opened = OpenedShards(io, version, view, cache, scope, reader)
         self._together = Together()
-        self.damaged: set[int] = set()
         self._threads = settings().thread_count
         self._mode = mode
-        self._coming: set[int] = set()
-        self._make_reader = reader
 
     def search(
         self,
@@ -135,14 +124,14 @@ class ShardTier:
     ) -> tuple[list[Source], int]:
         if allowed is not None and probe_partitions is None and self._compares(allowed, queries):
             return self._compared(queries, k, allowed)
-        wide = self._width(width, k)
-        asked = probe_partitions or self._cells(k)
+        wide = self._reach.width(k, width)
+        asked = self._reach.cells(k, probe_partitions)
         if allowed is None or probe_partitions is not None:
             shares = self.routes.nearest(queries, asked)
         else:
 
             def count(place: int) -> int:
-                return self._shard(self._routing.shards[place]).allowed(allowed).count
+                return self._opened.open(self._routing.shards[place]).allowed(allowed).count
 
             shares = self.routes.to_allowed(queries, asked, allowed.rows_answered, count)
         probed = shares > 0.0
@@ -151,7 +140,7 @@ class ShardTier:
         widths[:, cold] = 0
         sources += self._probe(queries, k, widths, allowed)
         touched = probed.any(axis=0)
-        found = _found(sources, len(queries), k)
+        found = count_found(sources, len(queries), k)
         if cold and found.min(initial=k) < k:
             return self._search(queries, k, width, probe_partitions, allowed, by_ranges=False)
         if found.min(initial=k) < k:
@@ -160,21 +149,6 @@ class ShardTier:
             sources += self._probe(queries, k, np.where(rest, wide, 0), allowed)
             touched |= rest.any(axis=0)
         return sources, int(np.count_nonzero(touched))
-
-    def _width(self, width: int | None, k: int) -> int:
-        """Return how wide to search for k rows: as asked, else as the build found necessary."""
-        if width is None:
-            width = width_for(k, self._routing.search_width, self._gated)
-        return min(max(width, k), WIDEST)
-
-    def _cells(self, rows: int) -> int:
-        """Return how many cells to probe for some rows, by what the build found necessary."""
-        return cells_for(rows, max(1, self._routing.probe_partitions), self._gated)
-
-    @property
-    def _gated(self) -> int:
-        """Rows a query for which the build found width and cells."""
-        return self._routing.recall.k if self._routing.recall else GATED
 
     @property
     def _may_sift(self) -> bool:
@@ -192,7 +166,7 @@ class ShardTier:
     ) -> tuple[list[Source], int]:
         """Answer as `search` does: sift near rows where that costs least, else search."""
         of_all = min(1.0, allowed.rows_answered / max(1, self._version.vectors))
-        wide = self._width(width, k)
+        wide = self._reach.width(k, width)
         may_pay = self.way is not None or self._costs.sifting_may_pay(
             wide, of_all, allowed, len(queries)
         )
@@ -203,7 +177,7 @@ class ShardTier:
         @lru_cache(1)
         def widths_among(share: float) -> tuple[int, Numbers]:
             many = ways.wanted(k, share)
-            shares = self.routes.nearest(queries, probe_partitions or self._cells(many))
+            shares = self.routes.nearest(queries, self._reach.cells(many, probe_partitions))
             widths = np.rint(shares * width_for(many, wide, k))
             return many, np.where(shares > 0.0, np.maximum(many, widths), 0)
 
@@ -252,7 +226,7 @@ class ShardTier:
         rows = allowed.gathered
         if rows is None:
             enter("open shards")
-            shards = [self._shard(entry) for entry in self._routing.shards]
+            shards = [self._opened.open(entry) for entry in self._routing.shards]
             rows = allowed.gathered = Gathered.of(shard.part(allowed) for shard in shards)
         enter("search shards")
         found = rows.nearest(queries, k, METRICS[self._routing.metric], self._threads)
@@ -266,7 +240,7 @@ class ShardTier:
         recorder = current()
         for entry in self._routing.shards:
             enter("open shards")
-            shard = self._shard(entry)
+            shard = self._opened.open(entry)
             enter("search shards")
             began = perf_counter()
             answers = shard.nearest(queries, k, self._threads, allowed)
@@ -291,36 +265,12 @@ class ShardTier:
         """
         shards, recorder = self._routing.shards, current()
         for number, asking in shards_within(shards, self.routes.cells, queries, distance):
-            shard = self._shard(shards[number])
+            shard = self._opened.open(shards[number])
             excluded = shard.excluded(allowed)
             if recorder is not None:
                 recorder.add_shard(shard.told_comparison(len(asking), allowed))
             ranks = self._view.rank_of_file_id
             yield from shard_parts(shard.loaded, excluded, ranks, asking, (queries, distance))
-
-    def _shard(self, entry: ShardEntry) -> SnapshotShard:
-        shard = self._loaded.get(entry.shard_id)
-        if shard is None:
-            try:
-                loaded = load_shard(
-                    self._io,
-                    self._version,
-                    entry,
-                    self._cache,
-                    self._scope,
-                    self._read_table,
-                )
-            except FormatError:
-                self.damaged.add(entry.shard_id)
-                raise
-            shard = self._loaded[entry.shard_id] = SnapshotShard(
-                loaded,
-                self._routing,
-                self._masked,
-                self._view.rank_of_file_id,
-                ranks_in_order=self._ranks_in_order,
-            )
-        return shard
 
     def _by_ranges(self, queries: NDArray[np.float32], k: int) -> tuple[list[int], list[Source]]:
         """Have shards answer that are not on local disk; return which did, and their answers."""
@@ -329,9 +279,9 @@ class ShardTier:
             return [], []
         enter("read ranges of shards")
         try:
-            answered, sources = tier.search(queries, k, self._loaded)
+            answered, sources = tier.search(queries, k, self._opened.kept)
         except DamagedShardError as damage:
-            self.damaged.add(damage.shard_id)
+            self._opened.damaged.add(damage.shard_id)
             raise damage.error from None
         recorder = current()
         if recorder is not None:
@@ -339,26 +289,20 @@ class ShardTier:
                 if entry.shard_id in tier.shards.bytes_read:  # else it has none of the rows wanted
                     recorder.add_shard(ShardWay.of(entry, "ranges", len(queries)))
         if self._mode == "lazy":
-            for number in answered:
-                entry = self._routing.shards[number]
-                if entry.shard_id not in self._coming and tier.is_asked_often(entry):
-                    self._coming.add(entry.shard_id)
-                    threading.Thread(
-                        target=self._bring, args=(entry,), name="bring a shard", daemon=True
-                    ).start()
+            for entry in (self._routing.shards[number] for number in answered):
+                if tier.is_asked_often(entry):
+                    self._opened.bring(entry)
         return answered, sources
 
-    def _bring(self, entry: ShardEntry) -> None:
-        """Bring a shard in the background: what is wrong with it, the searches tell."""
-        try:
-            self._shard(entry)
-        except PuffinAnnError as error:
-            log.warning("shard %d cannot be brought to local disk: %s", entry.shard_id, error)
+    @property
+    def damaged(self) -> set[int]:
+        """Ids of the shards that could not be read."""
+        return self._opened.damaged
 
     def warm(self) -> None:
         """Bring every shard to local disk; raises as searches do."""
         for entry in self._routing.shards:
-            self._shard(entry)
+            self._opened.open(entry)
 
     @property
     def ranges_read(self) -> int:
@@ -369,17 +313,7 @@ class ShardTier:
     @property
     def table_bytes_read(self) -> int:
         """Bytes of vectors that were read of the table so far, as they are stored there."""
-        reader = self.__dict__.get("_reader")
-        return reader.bytes_read if reader else 0
-
-    @cached_property
-    def _reader(self) -> RowVectorReader:
-        if self._make_reader is None:
-            raise FormatError(f"index {self._version.index}: its vectors are in the table alone")
-        return self._make_reader()
-
-    def _read_table(self, locators: Locators) -> TableRows:
-        return TableRows(self._reader, self._view.rank_of_file_id, locators)
+        return self._opened.table_bytes_read
 
     @cached_property
     def _cold(self) -> ColdTier | None:
@@ -390,7 +324,12 @@ class ShardTier:
             return None
         ranks = self._view.rank_of_file_id
         shards = ColdShards(
-            self._io, self._version, self.routes.cells, self._masked, ranks, self._read_table
+            self._io,
+            self._version,
+            self.routes.cells,
+            self._opened.masked,
+            ranks,
+            self._opened.read_table,
         )
         return ColdTier(shards, self._cache, self._scope, self._mode)
 
@@ -420,7 +359,7 @@ class ShardTier:
             asked.sort(key=lambda number: -int(columns[number].sum()))
         threads, at_once = (1, self._threads) if apart else (self._threads, 1)
         enter("open shards")
-        shards = {number: self._shard(self._routing.shards[number]) for number in asked}
+        shards = {number: self._opened.open(self._routing.shards[number]) for number in asked}
         enter("search shards")
         recorder = current()
         together: dict[int, Source] = {}
@@ -450,20 +389,3 @@ class ShardTier:
             return Source(*answers, shard.keys, shard.entry.shard_id)
 
         return list(blas.parallel(answer, asked, at_once))
-
-    @cached_property
-    def _masked(self) -> MaskedRows:
-        return MaskedRows.of(self._view.masked, self._view.row_group_starts)
-
-
-def _found(sources: Sequence[Source], queries: int, k: int) -> NDArray[np.int64]:
-    """Return (queries,) int64, how many rows were found; k where one source alone found as many."""
-    for source in sources:
-        if source.ordinals.shape[1] >= k and (
-            len(source.ordinals) and source.ordinals[:, k - 1].min() >= 0
-        ):
-            return np.full(queries, k, np.int64)
-    found = np.zeros(queries, np.int64)
-    for source in sources:
-        found += (source.ordinals >= 0).sum(axis=1)
-    return found

@@ -104,7 +104,7 @@ def assert_cover(table, index, cells):
     for shard in routing.shards:
         if shard.kind != "graph" or not shard.rows:
             continue
-        engine = index._shards._shard(shard).loaded.engine
+        engine = index._shards._opened.open(shard).loaded.engine
         vectors = engine.vectors(np.arange(engine.rows))
         space = METRICS[routing.metric].to_search_space(vectors, routing.norm_bound)
         own = cells.shards == shard.shard_id

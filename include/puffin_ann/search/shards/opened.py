@@ -1,0 +1,116 @@
+"""The shards of a version that are open: brought to local disk once, and masked for a snapshot."""
+
+import logging
+import threading
+from collections.abc import Callable
+from functools import cached_property
+
+from pyiceberg.io import FileIO
+
+from puffin_ann.blobs.routing import ShardEntry
+from puffin_ann.errors import FormatError, PuffinAnnError
+from puffin_ann.lake.read.row_vectors import RowVectorReader
+from puffin_ann.search.cache.local_cache import LocalCache
+from puffin_ann.search.index_version import IndexVersion
+from puffin_ann.search.row_locators import Locators, MaskedRows
+from puffin_ann.search.shards.load import load_shard
+from puffin_ann.search.shards.snapshot_shard import SnapshotShard
+from puffin_ann.search.shards.table_rows import TableRows
+from puffin_ann.search.snapshot_view import SnapshotView
+
+log = logging.getLogger("puffin_ann")
+
+
+class OpenedShards:
+    """Opens shards when they are first asked for, and keeps them.
+
+    Attributes:
+        kept: those that are open, by id.
+        damaged: ids of those that could not be read.
+
+    Args:
+        io: reads the files.
+        version: an index version that has shards.
+        view: the version against the snapshot.
+        cache: local disk.
+        scope: names the table for the cache, see `scope_of`.
+        reader: of the table's vectors, made when a shard has not its own as they are.
+    """
+
+    def __init__(
+        self,
+        io: FileIO,
+        version: IndexVersion,
+        view: SnapshotView,
+        cache: LocalCache,
+        scope: str,
+        reader: Callable[[], RowVectorReader] | None = None,
+    ) -> None:
+        self._io, self._version, self._view = io, version, view
+        self._cache, self._scope = cache, scope
+        self._make_reader = reader
+        self._ranks_in_order = view.rank_of_file_id.in_order
+        self._coming: set[int] = set()
+        self.kept: dict[int, SnapshotShard] = {}
+        self.damaged: set[int] = set()
+
+    def open(self, entry: ShardEntry) -> SnapshotShard:
+        """Return a shard, brought to local disk if it is not there."""
+        shard = self.kept.get(entry.shard_id)
+        if shard is None:
+            try:
+                loaded = load_shard(
+                    self._io,
+                    self._version,
+                    entry,
+                    self._cache,
+                    self._scope,
+                    self.read_table,
+                )
+            except FormatError:
+                self.damaged.add(entry.shard_id)
+                raise
+            shard = self.kept[entry.shard_id] = SnapshotShard(
+                loaded,
+                self._version.routing,
+                self.masked,
+                self._view.rank_of_file_id,
+                ranks_in_order=self._ranks_in_order,
+            )
+        return shard
+
+    def bring(self, entry: ShardEntry) -> None:
+        """Begin to bring a shard in the background, unless that was begun before."""
+        if entry.shard_id not in self._coming:
+            self._coming.add(entry.shard_id)
+            threading.Thread(
+                target=self._bring, args=(entry,), name="bring a shard", daemon=True
+            ).start()
+
+    def _bring(self, entry: ShardEntry) -> None:
+        """What is wrong with the shard, the searches tell."""
+        try:
+            self.open(entry)
+        except PuffinAnnError as error:
+            log.warning("shard %d cannot be brought to local disk: %s", entry.shard_id, error)
+
+    @cached_property
+    def masked(self) -> MaskedRows:
+        """Rows of covered files that are not live."""
+        return MaskedRows.of(self._view.masked, self._view.row_group_starts)
+
+    def read_table(self, locators: Locators) -> TableRows:
+        """Return the vectors of rows, to be read of the table."""
+        return TableRows(self._reader, self._view.rank_of_file_id, locators)
+
+    @property
+    def table_bytes_read(self) -> int:
+        """Bytes of vectors that were read of the table so far, as they are stored there."""
+        reader = self.__dict__.get("_reader")
+        return reader.bytes_read if reader else 0
+
+    @cached_property
+    def _reader(self) -> RowVectorReader:
+        if self._make_reader is None:
+            raise FormatError(f"index {self._version.index}: its vectors are in the table alone")
+        return self._make_reader()
