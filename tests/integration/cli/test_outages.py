@@ -15,10 +15,13 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from pyiceberg.catalog import load_catalog
+from pyiceberg.io import SCHEMA_TO_FILE_IO
 from pyiceberg.utils.config import Config
 from tenacity import wait_none
 
 from puffin_ann import open_index
+from puffin_ann.cli.app import app
+from puffin_ann.cli.commands.inspect import _describe as describe
 from puffin_ann.cli.puffin_files import open_puffin
 from puffin_ann.errors import (
     CatalogUnavailableError,
@@ -32,17 +35,24 @@ from puffin_ann.lake.catalog import timeouts
 from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lake.commit import commit_index_file, statistics_slots
 from puffin_ann.lake.store import outages
+from puffin_ann.lifecycle.declare.look import look_at
 from puffin_ann.lifecycle.evaluate.stages import evaluate
 from puffin_ann.lifecycle.maintain.clean import clean
+from puffin_ann.lifecycle.maintain.clean_location import clean_location
 from puffin_ann.lifecycle.maintain.drop import drop
+from puffin_ann.lifecycle.maintain.gather import gather
 from puffin_ann.lifecycle.maintain.guard import guard
+from puffin_ann.lifecycle.maintain.rename import rename
 from puffin_ann.lifecycle.report.history import history
+from puffin_ann.lifecycle.report.list_tables import list_tables
 from puffin_ann.lifecycle.report.plan import preview
 from puffin_ann.lifecycle.report.status import status
 from puffin_ann.lifecycle.runs.doctor import Diagnosis, doctor
 from puffin_ann.lifecycle.runs.evaluate import plan_evaluation
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
+from puffin_ann.lifecycle.runs.maintain import maintain
 from puffin_ann.lifecycle.runtime.runners import InProcess
+from puffin_ann.moments import now_ms
 from puffin_ann.search.versions import find_versions
 from puffin_ann.settings import settings
 from tests.support import builds, faulty_store, table_events
@@ -51,6 +61,7 @@ from tests.support.tables import delete_positions
 
 DECLARED = builds.declaration(refresh={"min_rows": 1}, evaluate={"queries": 10})
 OTHER = builds.declaration(name="second")
+RENAMED = builds.declaration(name="renamed")
 TABLE, INDEX = DECLARED.table, DECLARED.name
 ROWS = 70
 
@@ -74,6 +85,7 @@ def _lake(folder: Path, patch: pytest.MonkeyPatch):
     patch.setenv("PUFFIN_ANN_CACHE_DIR", f"{folder}/cache")
     patch.setenv("PUFFIN_ANN_STORE_SECONDS", "0.01")
     patch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+    patch.setitem(SCHEMA_TO_FILE_IO, SCHEME, ["tests.support.faulty_store.StoreIO"])
     for place, name in ((outages, "FIRST_WAIT_SECONDS"), (outages, "LONGEST_WAIT_SECONDS")):
         patch.setattr(place, name, 0.001)
     for place in (commit_index_file, statistics_slots):
@@ -117,7 +129,7 @@ def versions() -> dict[str, list[str]]:
     table = load_table(TABLE)
     return {
         name: list(dict.fromkeys(version.run_id for version in find_versions(table, name).versions))
-        for name in (INDEX, OTHER.name)
+        for name in (INDEX, OTHER.name, RENAMED.name)
     }
 
 
@@ -129,16 +141,27 @@ def search():
 def inspect():
     path = load_table(TABLE).metadata.statistics[-1].statistics_path
     with open_puffin(path) as reader:
-        return [reader.read(blob) for blob in reader.metadata.blobs]
+        return describe(reader)
 
 
 def evaluated():
     return evaluate(InProcess(), plan_evaluation(DECLARED, run_id="evaluation", queries=10))
 
 
+def listed():
+    (table,) = list_tables("test")
+    if table.problem is not None:  # as the command ends
+        raise StoreUnavailableError(table.problem)
+    return table
+
+
 READING: dict[str, Callable[[], object]] = {
+    "list": listed,
+    "init": lambda: look_at(load_table(TABLE)),
+    "inspect": inspect,
     "status": lambda: status(load_table(TABLE)),
     "search": search,
+    "warm": lambda: [open_index(TABLE, INDEX).warm()],
     "plan": lambda: preview(TABLE, DECLARED),
     "doctor": lambda: doctor(TABLE, [DECLARED, OTHER]),
     "history": lambda: history(TABLE, INDEX),
@@ -150,9 +173,14 @@ WRITING: dict[str, Callable[[], object]] = {
     "doctor --fix": lambda: doctor(TABLE, [DECLARED, OTHER], fix=True),
     "clean": lambda: clean(TABLE, [DECLARED, OTHER], grace="0s"),
     "guard": lambda: guard(TABLE, [DECLARED, OTHER]),
+    "maintain": lambda: maintain([DECLARED, OTHER], run_id="third", runner=InProcess()),
     "drop": lambda: drop(TABLE, OTHER.name, force=True),
+    "rename": lambda: rename(OTHER.name, RENAMED, [DECLARED, RENAMED]),
+    "gather": lambda: gather(TABLE, INDEX),
 }
 COMMANDS = READING | WRITING
+WITHOUT_A_STORE = {"quickstart", "check", "size", "compile"}
+"""They look at nothing that others have: the first makes a table of its own."""
 
 KINDS = (".puffin", ".avro", ".parquet", ".metadata.json", "/_ann-staging/", "/metadata")
 
@@ -174,11 +202,11 @@ def weathers(draw) -> Weather:
     return weather
 
 
-def carry_out(name: str, weather: Weather) -> Any:
+def carry_out(command: str | Callable[[], object], weather: Weather) -> Any:
     """Have a command meet a weather; returns what it does, None if it said what the matter is."""
     with STORE.under(weather):
         try:
-            return COMMANDS[name]()
+            return COMMANDS[command]() if isinstance(command, str) else command()
         except UnclearCommitError:
             return None
         except PuffinAnnError as error:
@@ -190,25 +218,40 @@ def carry_out(name: str, weather: Weather) -> Any:
     return None
 
 
+CHANGED = {
+    "refresh": (INDEX,),
+    "build": (OTHER.name,),
+    "maintain": (INDEX, OTHER.name),
+    "drop": (OTHER.name,),
+    "rename": (OTHER.name, RENAMED.name),
+}
+"""The indexes of which a command publishes another version, or takes away all."""
+
+
 def assert_sound(name: str, done: Any, before: dict[str, list[str]]) -> None:
     """Hold the table to what it was, as far as the command was not to change it."""
     after = versions()
-    changed = {"refresh": INDEX, "build": OTHER.name, "drop": OTHER.name}.get(name)
+    changed = CHANGED.get(name, ())
     for index, found in after.items():
-        if index != changed:
+        if index not in changed:
             assert found[:1] == before[index][:1]
             assert set(found) <= set(before[index])
         if name not in WRITING:
             assert found == before[index]
     if done is not None and name == "refresh":
         assert done["action"] == "refresh", done["reason"]
-    if changed is not None and name != "drop":
+    if name in ("refresh", "build"):
         # A commit may have landed before what is done after it failed.
-        assert after[changed][0] in {"third", *(() if done is not None else before[changed][:1])}
+        (index,) = changed
+        assert after[index][0] in {"third", *(() if done is not None else before[index][:1])}
+    if name == "maintain":
+        assert all(after[index][0] in {"third", *before[index][:1]} for index in changed)
+    if name == "rename":
+        assert [bool(after[index]) for index in changed] in ([True, False], [False, True])
     table = load_table(TABLE)
     head = table.current_snapshot().snapshot_id
     builds.assert_answers(open_index(table, INDEX), table, head, table_events.QUERIES, 5)
-    declared = [DECLARED, OTHER] if after[OTHER.name] else [DECLARED]
+    declared = [each for each in (DECLARED, OTHER, RENAMED) if after[each.name]]
     for diagnosis in [doctor(table, declared), *([done] if isinstance(done, Diagnosis) else [])]:
         for finding in diagnosis.findings:  # rows have come since, as many as make it stale
             assert not finding.is_problem or "rows that index" in finding.what, finding
@@ -231,6 +274,11 @@ EXAMPLES = hypothesis_settings(
 MANY = hypothesis_settings(EXAMPLES, max_examples=30)
 
 
+def test_every_command_that_asks_a_store_is_tried():
+    tried = {name.partition(" ")[0] for name in COMMANDS}
+    assert {str(command.name) for command in app.registered_commands} - tried == WITHOUT_A_STORE
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_an_outage_is_told_and_nothing_follows_from_it(lake, name):
     EXAMPLES(given(weathers())(lambda weather: check(lake, name, weather)))()
@@ -247,7 +295,8 @@ def test_an_outage_is_told_and_nothing_follows_from_it_many_times(lake, name):
 def test_index_files_that_cannot_be_read_now_are_not_taken_for_missing(lake, name, fault):
     lake()
     before = versions()
-    assert carry_out(name, befalls(fault, ".puffin")) is None
+    done = carry_out(name, befalls(fault, ".puffin"))
+    assert (done is not None) == (name == "init"), "which reads none of them"
     assert versions() == before
     assert_sound(name, None, before)
 
@@ -262,6 +311,29 @@ def test_what_passes_in_time_is_not_even_seen(lake, name, patient):
     )
     assert done is not None
     assert_sound(name, done, before)
+
+
+def cleaned(anew, weather: Weather) -> None:
+    """Clear what a dropped table left; what is not ours stays, whatever befalls the store."""
+    anew()
+    table = load_table(TABLE)
+    location, root = table.location(), Path(faulty_store.StoreIO().place(table.location()))
+    table.catalog.drop_table("demo.words")
+    before = {path for path in root.rglob("*") if path.is_file()}
+    ours = {path for path in before if path.suffix == ".puffin" or "_ann-staging" in str(path)}
+    done = carry_out(lambda: clean_location("test", location, at_ms=now_ms() + 10**10), weather)
+    left = {path for path in before if path.exists()}
+    assert left >= before - ours
+    if done is not None:
+        assert not done.kept
+        assert len(left & ours) == len(done.failed)
+
+
+def test_an_outage_is_told_where_what_a_dropped_table_left_is_cleared_away(lake):
+    cleaned(lake, lambda request: None)
+    hypothesis_settings(EXAMPLES, max_examples=6)(
+        given(weathers())(lambda weather: cleaned(lake, weather))
+    )()
 
 
 def test_what_cannot_be_written_is_named_with_its_place(lake):

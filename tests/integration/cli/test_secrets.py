@@ -6,16 +6,20 @@ import sys
 import traceback
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from pyiceberg.catalog import load_catalog
 from pyiceberg.utils.config import Config
+from tenacity import wait_none
 
 from puffin_ann.blobs import routing as routing_blob
+from puffin_ann.cli.app import app
 from puffin_ann.cli.main import run as run_command
 from puffin_ann.declaration import load_declaration
 from puffin_ann.errors import CatalogUnavailableError, PuffinAnnError
 from puffin_ann.lake.catalog.tables import load_table
+from puffin_ann.lake.catalog.timeouts import ask_until_answered
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.runs import build, publish
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
@@ -32,6 +36,12 @@ CONF = {
     "spark.hadoop.fs.s3a.secret.key": f"{SECRET}-conf",
     "spark.sql.catalog.test.token": f"{SECRET}-conf-token",
     "spark.executor.extraJavaOptions": f"-Ddb.password={SECRET}-java",
+}
+SPARK = {
+    "conf": CONF,
+    "env": {"DB_PASSWORD": f"{SECRET}-env", "NOTE": f"https://u:{SECRET}-note@host"},
+    "files": [f"https://u:{SECRET}-file@host/a"],
+    "archives": [f"https://host/b?token={SECRET}-archive"],
 }
 CATALOG = {
     "credential": f"client:{SECRET}-credential",
@@ -71,13 +81,14 @@ def folder(tmp_path, monkeypatch, catalog) -> Path:
     folder = tmp_path / "indexes"
     folder.mkdir()
     declared = builds.declaration().model_dump(mode="json", exclude_defaults=True)
-    spark = {"spark": {"conf": CONF}}
+    spark = {"spark": SPARK}
     (folder / f"{builds.INDEX}.yaml").write_text(yaml.safe_dump({**declared, **spark}))
     for name in LEAKING:
         elsewhere = {**declared, **spark, "name": name, "table": f"{name}.demo.words"}
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(elsewhere))
     monkeypatch.setenv("PUFFIN_ANN_DECLARATIONS_DIR", str(folder))
     monkeypatch.setenv("PUFFIN_ANN_CATALOG_SECONDS", "5")
+    monkeypatch.setattr(ask_until_answered.retry, "wait", wait_none())
     settings.cache_clear()
     return folder
 
@@ -132,6 +143,7 @@ def ours(table) -> list[Path]:
 def test_nothing_that_a_build_and_a_refresh_store_or_hand_on_holds_a_secret(table, folder, caplog):
     declared = load_declaration(folder / f"{builds.INDEX}.yaml")
     assert declared.spark.conf == CONF
+    assert set(declared.spark.env) == set(SPARK["env"])
     with caplog.at_level(logging.DEBUG, "puffin_ann"):
         built = build.plan_build(declared, run_id="build")
         builds.run_stages(built)
@@ -152,12 +164,30 @@ def test_nothing_that_a_build_and_a_refresh_store_or_hand_on_holds_a_secret(tabl
     assert "spark.executor.extraJavaOptions" in caplog.text  # and this by its value
 
 
-def test_no_command_tells_a_secret_whether_it_succeeds_or_fails(table, folder, cli):
+def rename(folder: Path, before: str, after: str) -> None:
+    """Give a declaration another name."""
+    declared = yaml.safe_load((folder / f"{before}.yaml").read_text())
+    (folder / f"{after}.yaml").write_text(yaml.safe_dump({**declared, "name": after}))
+    (folder / f"{before}.yaml").unlink()
+
+
+ASK_NO_CATALOG = {"quickstart", "size", "compile"}
+"""Commands that are told of no catalog and no declaration that anybody wrote."""
+
+
+def test_no_command_tells_a_secret_whether_it_succeeds_or_fails(table, folder, cli, tmp_path):
     builds.build(load_declaration(folder / f"{builds.INDEX}.yaml"), "build")
+    vectors = str(tmp_path / "vectors.npy")
+    np.save(vectors, np.ones((12, builds.DIMENSION), np.float32))
     (path,) = (our for our in ours(table) if our.suffix == ".puffin")
     here, index = "test.demo.words", builds.INDEX
     told = {}
     for arguments in (
+        ("list", "test"),
+        ("list", "test", "--json"),
+        ("check",),
+        ("check", "--json"),
+        ("init", here, "--name", "another", "--to", "-"),
         ("status", here),
         ("status", here, index, "--declaration"),
         ("status", here, "--json"),
@@ -167,7 +197,15 @@ def test_no_command_tells_a_secret_whether_it_succeeds_or_fails(table, folder, c
         ("plan", here, index, "--json"),
         ("history", here, index, "--json"),
         ("inspect", str(path)),
+        ("inspect", str(path), "--json"),
         ("search", here, index, "--key", "word=w5"),
+        ("search", here, index, "--key", "word=w5", "--json"),
+        ("warm", here, index),
+        ("evaluate", index, "--vector", vectors),
+        ("build", index),
+        ("refresh", index),
+        ("maintain", here),
+        ("gather", index, "--json"),
         ("clean", here, "--json"),
         ("drop", here, index, "--force", "--dry-run", "--json"),
     ):
@@ -176,23 +214,42 @@ def test_no_command_tells_a_secret_whether_it_succeeds_or_fails(table, folder, c
     for name in LEAKING:
         there = f"{name}.demo.words"
         for arguments in (
+            ("list", name),
+            ("init", there, "--to", "-"),
             ("status", there),
             ("doctor", there),
             ("plan", there, name),
             ("history", there, name),
             ("search", there, name, "--key", "word=w5"),
+            ("warm", there, name),
+            ("evaluate", name, "--vector", vectors),
+            ("build", name),
+            ("refresh", name),
             ("clean", there),
             ("drop", there, name, "--force", "--yes"),
             ("maintain", name),
+            ("gather", name),
+            ("rename", "former", name),
         ):
             code, told[arguments] = cli(*arguments)
             assert code == CatalogUnavailableError.exit_code, told[arguments]
             assert "Traceback" not in told[arguments]
     for name, text in BROKEN.items():
         (folder / "broken.yaml").write_text(text)
-        for arguments in (("status", here, name), ("refresh", str(folder / "broken.yaml"))):
+        for arguments in (
+            ("status", here, name),
+            ("refresh", str(folder / "broken.yaml")),
+            ("check", str(folder / "broken.yaml")),
+        ):
             code, told[*arguments, text] = cli(*arguments)
             assert code in (2, 3)
+    (folder / "broken.yaml").unlink()
+    rename(folder, index, "renamed")
+    arguments = ("rename", index, "renamed", "--json")
+    code, told[arguments] = cli(*arguments)
+    assert code == 0, told[arguments]
+    tried = {arguments[0] for arguments in told}
+    assert {str(command.name) for command in app.registered_commands} - tried == ASK_NO_CATALOG
     assert [arguments for arguments, text in told.items() if SECRET in text] == []
 
 
