@@ -39,6 +39,11 @@ def stage_failure(message: str, exit_code: int | None) -> AirflowException:
     return kind(message)
 
 
+def without_secrets(error: Exception) -> AirflowException:
+    """Return what fails a task as an error of others that tells a secret, but without that."""
+    return AirflowException(f"{type(error).__name__}: {redact(str(error))}")
+
+
 @contextmanager
 def fail_plainly() -> Iterator[None]:
     """Let a task fail by what an error of ours says, without what led to it.
@@ -56,7 +61,7 @@ def fail_plainly() -> Iterator[None]:
     except Exception as error:
         if shown_cause(error) is not None:
             raise
-        raise AirflowException(f"{type(error).__name__}: {redact(str(error))}") from None
+        raise without_secrets(error) from None
 
 
 @contextmanager

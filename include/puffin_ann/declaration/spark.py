@@ -1,7 +1,7 @@
 """How stages are submitted to Spark, as far as a declaration may say."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -59,14 +59,29 @@ class SparkOptions(Model):
 
         One that refers to a variable, such as `${env.AWS_SECRET_ACCESS_KEY}`, is none.
         """
-        given = {**self.conf, **{f"env.{name}": value for name, value in self.env.items()}}
-        return tuple(
-            name
-            for name, value in given.items()
-            if (is_secret_name(name) or redact(value) != value)
-            and not value.startswith("${")
-            and value.lower() not in ("", "true", "false")
+        return tuple(dict.fromkeys(name for name, _ in self._secrets()))
+
+    @property
+    def secret_values(self) -> tuple[str, ...]:
+        """What those settings have, as it is written."""
+        return tuple(value for _, value in self._secrets())
+
+    def _secrets(self) -> Iterator[tuple[str, str]]:
+        lists = {"files": self.files, "py_files": self.py_files, "archives": self.archives}
+        given = (
+            *self.conf.items(),
+            *((f"env.{name}", value) for name, value in self.env.items()),
+            *((name, value) for name, values in lists.items() for value in values),
+            ("applications", self.applications or ""),
         )
+        for name, value in given:
+            is_secret = is_secret_name(name) or redact(value) != value
+            if (
+                is_secret
+                and not value.startswith("${")
+                and value.lower() not in ("", "true", "false")
+            ):
+                yield name, value
 
     @property
     def made_by_fields(self) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from puffin_ann.declaration import load_declaration, parse_declaration
+from puffin_ann.declaration import SparkOptions, load_declaration, parse_declaration
 from puffin_ann.declaration.json_schema import declaration_schema
 from puffin_ann.errors import DeclarationError
 from puffin_ann.settings import settings
@@ -57,6 +57,25 @@ def test_a_secret_among_the_variables_is_warned_of():
         {**SMALLEST, "spark": {"env": {"STORE_PASSWORD": "x", "HOME": "/h"}}}, source="f"
     )
     assert [warning.count("'env.STORE_PASSWORD'") for warning in declaration.warnings] == [1]
+
+
+def test_secrets_are_known_in_every_text_that_spark_is_given():
+    spark = SparkOptions(
+        conf={"spark.a.token": "t", "spark.b": "-Dc.password=d", "spark.e.token": "${env.E}"},
+        env={"NOTE": "https://u:p@h"},
+        files=("https://u:p@h/f", "/etc/plain"),
+        py_files=("https://h/p?token=x",),
+        archives=("https://u:p@h/z#e",),
+        applications="https://u:p@h/apps",
+    )
+    assert spark.secrets == (
+        *("spark.a.token", "spark.b", "env.NOTE", "files", "py_files", "archives"),
+        "applications",
+    )
+    assert spark.secret_values == (
+        *("t", "-Dc.password=d", "https://u:p@h", "https://u:p@h/f", "https://h/p?token=x"),
+        *("https://u:p@h/z#e", "https://u:p@h/apps"),
+    )
 
 
 @pytest.mark.parametrize(

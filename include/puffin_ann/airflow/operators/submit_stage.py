@@ -7,14 +7,16 @@ from typing import Any
 
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.bases.operator import ExecutorSafeguard
+from airflow.sdk.log import mask_secret
 
 from puffin_ann.airflow.dag_ids import Kind, dag_id_of
 from puffin_ann.airflow.exceptions import AirflowFailException, AirflowSkipException
-from puffin_ann.airflow.failures import StageException, stage_failure
+from puffin_ann.airflow.failures import StageException, stage_failure, without_secrets
 from puffin_ann.airflow.submit.backends import Backend
 from puffin_ann.airflow.submit.submission import Submission
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import PuffinAnnError
+from puffin_ann.redaction import shown_cause
 from puffin_ann.spark_apps import Stage
 
 
@@ -81,6 +83,8 @@ class StageOperator(BaseOperator):
 
     def _have(self, submit: Callable[[BaseOperator], Any], context: Context) -> None:
         """Let the operator of the backend do something, as the one that Airflow runs."""
+        for value in self.submission.spark.secret_values:
+            mask_secret(value)  # whatever submits logs what it is given
         operator = self.backend.make(self.submission.given(self.arguments(context)))
         self._submitting = operator
         running = copy_context()
@@ -90,9 +94,11 @@ class StageOperator(BaseOperator):
                 running.run(submit, operator)
         except (AirflowFailException, AirflowSkipException, StageException):
             raise
-        except Exception:
+        except Exception as error:
             self._raise_last_words(context)
-            raise
+            if shown_cause(error) is not None:
+                raise
+            raise without_secrets(error) from None
 
     def _following(self, context: Context, operator: BaseOperator) -> AbstractContextManager[None]:
         """Log how far the application is, where nothing that it prints is seen here."""

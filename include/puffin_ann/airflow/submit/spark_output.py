@@ -17,7 +17,7 @@ from typing import Any
 from airflow.sdk import Context
 
 from puffin_ann.application_lines import failure_in, record_in
-from puffin_ann.redaction import REDACTION
+from puffin_ann.redaction import REDACTION, redact
 
 log = logging.getLogger("airflow.task")
 
@@ -76,7 +76,7 @@ class SparkOutput:
             elif failure:
                 self.error = failure
             else:
-                self._last.append(line.rstrip())
+                self._last.append(redact(line.rstrip()))
             yield line
 
     @contextmanager
@@ -89,7 +89,9 @@ class SparkOutput:
             handler = logging.FileHandler(file, encoding="utf-8")
         except OSError as error:
             log.warning("what Spark prints is told here, since no file can be written: %s", error)
-            yield log
+            logger = log.getChild(FOLDER)
+            logger.addFilter(REDACTION)
+            yield logger
             return
         log.info("what Spark prints is in %s", file)
         handler.setFormatter(logging.Formatter("%(message)s"))

@@ -14,7 +14,8 @@ from puffin_ann.spark_apps import Stage, application
 class Submission:
     """A Spark application of ours with all that it is given: what a backend gets to submit.
 
-    Nothing of it is a template: what is declared is data.
+    Nothing of it is a template: what is declared is data. Airflow stores its text in mapped tasks:
+    that has no more than the name.
 
     Attributes:
         name: of the application, for people; several runs have the same.
@@ -25,7 +26,7 @@ class Submission:
     """
 
     name: str
-    application: str
+    application: str = field(repr=False)
     spark: SparkOptions = field(repr=False)
     arguments: Sequence[str] = ()
 

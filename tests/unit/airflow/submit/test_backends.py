@@ -17,6 +17,7 @@ from airflow.triggers.base import BaseTrigger
 from pyiceberg.catalog import load_catalog
 
 from puffin_ann.airflow import Submission
+from puffin_ann.airflow.operators import submit_stage
 from puffin_ann.airflow.submit.backends import Backend, known_backends
 from puffin_ann.declaration import folder
 from puffin_ann.errors import BadInputError, PuffinAnnError, StoreUnavailableError
@@ -54,6 +55,21 @@ column: embedding
 shards: 4
 spark: {submit: elsewhere, conf: {spark.a: "{{ b }}"}, env: {HOME: /h}}
 """
+SECRET = """
+table: demo.glove.words
+column: embedding
+shards: 4
+spark:
+  submit: elsewhere
+  conf: {spark.a.token: S3cret-conf}
+  env: {DB_PASSWORD: S3cret-env}
+  files: ["https://u:S3cret-file@host/f"]
+  applications: https://u:S3cret-apps@host/apps
+"""
+SECRETS = {
+    *("S3cret-conf", "S3cret-env", "https://u:S3cret-file@host/f"),
+    "https://u:S3cret-apps@host/apps",
+}
 
 
 @pytest.fixture
@@ -62,6 +78,7 @@ def installed(tmp_path, declarations, monkeypatch):
     monkeypatch.setattr(folder, "_named", {})
     (declarations / "words.yaml").write_text(DECLARED)
     (declarations / "others.yaml").write_text(DECLARED.replace("elsewhere", "nowhere"))
+    (declarations / "secret.yaml").write_text(SECRET)
     file = tmp_path / "vectors.py"
     file.write_text(DAG_FILE)
     return runpy.run_path(str(file))
@@ -128,6 +145,18 @@ def test_a_stored_dag_names_what_submits_and_keeps_the_settings_to_itself(instal
     assert '"backend": "elsewhere"' in stored
     assert "spark.a" not in stored
     assert " at 0x" not in stored  # or it would differ with each parse
+    for kind in ("build", "refresh", "maintain", "evaluate"):
+        stored = json.dumps(DagSerialization.to_dict(installed[f"ann_{kind}_secret"]))
+        assert "S3cret" not in stored
+
+
+def test_airflow_hides_declared_secrets_in_whatever_a_stage_logs(installed, context, monkeypatch):
+    hidden = []
+    monkeypatch.setattr(submit_stage, "mask_secret", hidden.append)
+    done = installed["Elsewhere"].done
+    monkeypatch.setattr(installed["Elsewhere"], "execute", lambda *_: done.append({*hidden}))
+    installed["ann_build_secret"].get_task("train").execute(context)
+    assert done == [SECRETS]
 
 
 class Waiting(BaseOperator):
@@ -178,16 +207,18 @@ def test_what_is_registered_comes_before_what_this_package_has():
 class Failing(BaseOperator):
     """An operator of a service that tells no more than that an application failed."""
 
-    def __init__(self, *, submission: Submission, error: PuffinAnnError | None, **kwargs) -> None:
+    def __init__(
+        self, *, submission: Submission, error: PuffinAnnError | None, says: str, **kwargs
+    ) -> None:
         super().__init__(task_id="failing", **kwargs)
         self.submission = submission
-        self.error = error
+        self.error, self.says = error, says
 
     def execute(self, context):
         given = dict(pairwise(self.submission.arguments))
         if self.error is not None:
             leave_last_words(given["--table"], given["--plan"], given["--attempt"], self.error)
-        raise RuntimeError("application_1 ended with final status: FAILED")
+        raise RuntimeError(self.says)
 
 
 @pytest.fixture
@@ -201,8 +232,10 @@ def failing(known_catalogs, load_dags, tmp_path):
     table = catalog.create_table("glove.words", schema=pa.schema([("id", pa.int64())]))
     task = load_dags()["ann_build_words"].get_task("train")
 
-    def run(error: PuffinAnnError | None) -> None:
-        make = partial(Failing, error=error)
+    def run(
+        error: PuffinAnnError | None, says: str = "application_1 ended with final status: FAILED"
+    ) -> None:
+        make = partial(Failing, error=error, says=says)
         task.backend = Backend("failing", lambda given: make(submission=given), lambda _: None)
         plan = RunRef.on(table, "words", "run").plan
         task.execute({"ti": task_instance(plan), "run_id": "manual__1"})
@@ -219,6 +252,11 @@ def test_anything_else_that_an_application_says_is_tried_again(failing):
     with pytest.raises(AirflowException, match=r"^the store is silent$") as failed:
         failing(StoreUnavailableError("the store is silent"))
     assert not isinstance(failed.value, AirflowFailException)
+
+
+def test_what_a_service_says_is_told_without_its_secrets(failing):
+    with pytest.raises(AirflowException, match=r"^RuntimeError: mysql://\*\*\*@db is gone$"):
+        failing(None, says="mysql://svc:S3cretPw@db is gone")
 
 
 def test_where_it_says_nothing_the_service_is_heard(failing):

@@ -109,6 +109,16 @@ def test_the_file_has_no_secrets(submit, logs):
     assert "mysql://***@db/lake" in file_in(logs).read_text()
 
 
+@pytest.mark.parametrize("can_write", [True, False])
+def test_the_log_has_no_secrets_however_it_ends(submit, logs, caplog, can_write):
+    if not can_write:
+        logs.write_text("a file where the folder would be")
+    with pytest.raises(AirflowException, match="Error code is: 1"):
+        submit("refused by mysql://svc:S3cretPw@db/lake", code=1)
+    assert "mysql://***@db/lake" in caplog.messages[-1]
+    assert "S3cretPw" not in caplog.text
+
+
 def test_a_record_of_an_application_is_read_as_what_it_was():
     record = logging.LogRecord("puffin_ann", logging.ERROR, "f", 1, "%s is gone", ("it",), None)
     line = logging.Formatter(application_lines.FORMAT).format(record)
