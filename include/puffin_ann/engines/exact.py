@@ -4,6 +4,7 @@ The blob is a graph blob of maximum degree 0: vectors alone.
 """
 
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -112,8 +113,14 @@ class StoredVectors:
             k,
             self._metric,
             allowed=None if excluded is None else excluded == 0,
+            squares=self._squares,
             threads=threads,
         )
+
+    @cached_property
+    def _squares(self) -> NDArray[np.float64]:
+        """Squared norms of the rows, as far as searches have filled them in."""
+        return exact.unknown_squares(len(self._vectors))
 
     @property
     def all_vectors(self) -> NDArray[np.float32]:

@@ -26,6 +26,7 @@ def search(
     metric: Metric | str,
     *,
     allowed: NDArray[np.bool_] | None = None,
+    squares: NDArray[np.float64] | None = None,
     threads: int = 1,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Return the k nearest vectors of each query.
@@ -39,6 +40,9 @@ def search(
         k: neighbours wanted, at least 0.
         metric: a metric or its name.
         allowed: `(n,) bool`, the rows that may be answered; all if None.
+        squares: `(n,) float64`, squared norms of the vectors, and NaN where they are not known,
+            which is replaced. To compute them takes as long as to compare all with one query, so
+            that whoever searches the same vectors again keeps them.
         threads: threads to use.
 
     Returns:
@@ -51,12 +55,18 @@ def search(
     if isinstance(metric, str):
         metric = METRICS[metric]
     _check(queries, vectors, k, allowed)
-    job = _Job(metric, frozen(queries), vectors, min(k, len(vectors)), _mask(allowed))
+    known = unknown_squares(len(vectors)) if squares is None else squares
+    job = _Job(metric, frozen(queries), vectors, min(k, len(vectors)), _mask(allowed), known)
     parts = max(1, min(threads, len(vectors) // ROWS_WORTH_A_THREAD))
     cuts = [len(vectors) * part // parts for part in range(parts + 1)]
     with blas.single_thread():
         found = list(blas.parallel(job.nearest_in, pairwise(cuts), threads))
     return _merged(found, len(queries), k)
+
+
+def unknown_squares(rows: int) -> NDArray[np.float64]:
+    """Return what `search` takes as squares of so many vectors of which none is known yet."""
+    return np.full(rows, np.nan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +78,7 @@ class _Job:
     vectors: NDArray[np.float32]
     k: int
     allowed: NDArray[np.bool_]
+    squares: NDArray[np.float64]
 
     def nearest_in(self, rows: tuple[int, int]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """Return `(q, k) uint64` keys, unordered, and how many of each line are used."""
@@ -93,14 +104,14 @@ class _Job:
         query_squares = np.empty(len(queries))
         kernels.squares(queries, query_squares)
         room = np.empty(len(queries) * min(step, last - first), dtype=np.float32)
-        squares = np.empty(min(step, last - first))
         for at in range(first, last, step):
             end = min(at + step, last)
             allowed = self.allowed[at:end]
             if len(allowed) and not allowed.any():
                 continue
-            block = frozen(self.vectors[at:end])
-            kernels.squares(block, squares)
+            block, squares = frozen(self.vectors[at:end]), self.squares[at:end]
+            if np.isnan(squares).any():
+                kernels.squares(block, squares)
             products = room[: len(queries) * len(block)].reshape(len(queries), len(block))
             with np.errstate(over="ignore", invalid="ignore"):
                 np.dot(queries, block.T, out=products)
@@ -109,7 +120,7 @@ class _Job:
                 queries,
                 query_squares,
                 block,
-                squares[: len(block)],
+                squares,
                 products,
                 at,
                 allowed,

@@ -4,6 +4,8 @@ The same mask comes with every call while an index is open, so what is known of 
 kept: how many rows it leaves and, if these are few and were all compared once, a copy of them.
 """
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,8 +18,8 @@ GATHERED_BYTES = 32 << 20
 """Live rows are copied side by side if they take no more; else each call picks them out again."""
 
 
-_Gathered = tuple[NDArray[np.int64], NDArray[np.float32]]
-"""Numbers of live rows, ascending, and their vectors."""
+_Gathered = tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float64]]
+"""Numbers of live rows, ascending, their vectors, and the squared norms of these."""
 
 
 class LiveRows:
@@ -54,17 +56,33 @@ class LiveRows:
     ) -> Answers:
         """Return the k nearest live rows of each query, exactly; see `exact.search`."""
         if deleted is None:
-            return exact.search(queries, self._vectors, k, self._metric, threads=threads)
+            return exact.search(
+                queries, self._vectors, k, self._metric, squares=self._squares, threads=threads
+            )
         known = self.masks.of(deleted)
         if known.live * self._vectors.itemsize * self._vectors.shape[1] > GATHERED_BYTES:
             return exact.search(
-                queries, self._vectors, k, self._metric, allowed=deleted == 0, threads=threads
+                queries,
+                self._vectors,
+                k,
+                self._metric,
+                allowed=deleted == 0,
+                squares=self._squares,
+                threads=threads,
             )
         gathered = self._gathered  # of the last mask alone: it is as large as the rows
         if gathered is None or gathered[0] is not known:
             live = np.flatnonzero(deleted == 0)
-            self._gathered = gathered = known, (live, np.ascontiguousarray(self._vectors[live]))
-        numbers, vectors = gathered[1]
-        places, distances = exact.search(queries, vectors, k, self._metric, threads=threads)
+            vectors = np.ascontiguousarray(self._vectors[live])
+            self._gathered = gathered = known, (live, vectors, self._squares[live])
+        numbers, vectors, squares = gathered[1]
+        places, distances = exact.search(
+            queries, vectors, k, self._metric, squares=squares, threads=threads
+        )
         # Place -1, where there is none, takes the number put behind the last.
         return np.append(numbers, -1)[places], distances
+
+    @cached_property
+    def _squares(self) -> NDArray[np.float64]:
+        """Squared norms of the rows, as far as searches have filled them in."""
+        return exact.unknown_squares(len(self._vectors))

@@ -38,12 +38,14 @@ class Gathered:
 
     Attributes:
         vectors: (m, d) float32.
+        squares: (m,) float64, their squared norms, which the first search fills in.
         keys: (3, m) int64: file rank, row group and row offset.
         shards: (m,) int64, ids of their shards.
         ordinals: (m,) int64, in those.
     """
 
     vectors: NDArray[np.float32]
+    squares: NDArray[np.float64]
     keys: NDArray[np.int64]
     shards: NDArray[np.int64]
     ordinals: NDArray[np.int64]
@@ -54,13 +56,12 @@ class Gathered:
         some = list(parts)
         keys = np.concatenate([np.stack(part.keys(part.ordinals)) for part in some], axis=1)
         order = np.lexsort(keys[::-1])
-        vectors = np.concatenate([part.engine.vectors(part.ordinals) for part in some])
+        vectors = np.concatenate([part.engine.vectors(part.ordinals) for part in some])[order]
         counts = [len(part.ordinals) for part in some]
         shards = np.repeat(np.array([part.shard_id for part in some], np.int64), counts)
         ordinals = np.concatenate([part.ordinals for part in some])
-        return cls(
-            np.ascontiguousarray(vectors[order]), keys[:, order], shards[order], ordinals[order]
-        )
+        squares = exact.unknown_squares(len(vectors))
+        return cls(vectors, squares, keys[:, order], shards[order], ordinals[order])
 
     @property
     def size(self) -> int:
@@ -69,7 +70,9 @@ class Gathered:
 
     def nearest(self, queries: NDArray[np.float32], k: int, metric: Metric, threads: int) -> Source:
         """Return the k nearest rows, exactly."""
-        places, distances = exact.search(queries, self.vectors, k, metric, threads=threads)
+        places, distances = exact.search(
+            queries, self.vectors, k, metric, squares=self.squares, threads=threads
+        )
 
         def keys(chosen: NDArray[np.int64]) -> LocatorKeys:
             rank, group, offset = self.keys[:, chosen]

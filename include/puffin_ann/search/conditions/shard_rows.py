@@ -1,6 +1,7 @@
 """The rows of one shard that may be answered: a mask, their number, and a copy of them if few."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,20 @@ GATHERED_BYTES = 64 << 20
 """Rows are copied side by side if they take no more, else picked out again for each search."""
 
 
+class _Copied(NamedTuple):
+    """Rows side by side.
+
+    Attributes:
+        ordinals: (m + 1,) int64; the last is -1, which place -1, where there is no answer, takes.
+        vectors: (m, d) float32.
+        squares: (m,) float64, their squared norms, which the first search fills in.
+    """
+
+    ordinals: NDArray[np.int64]
+    vectors: NDArray[np.float32]
+    squares: NDArray[np.float64]
+
+
 @dataclass(eq=False)
 class ShardRows:
     """Rows of a shard that may be answered.
@@ -25,9 +40,7 @@ class ShardRows:
 
     excluded: NDArray[np.bool_]
     count: int
-    _gathered: tuple[NDArray[np.int64], NDArray[np.float32]] | None = field(
-        default=None, repr=False
-    )
+    _gathered: _Copied | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, excluded: NDArray[np.bool_]) -> "ShardRows":
@@ -49,15 +62,17 @@ class ShardRows:
         threads: int,
     ) -> Answers:
         """Return the k nearest of these rows, exactly, by comparing all; see `exact.search`."""
-        ordinals, vectors = self._gathered or self._gather(shard)
-        places, distances = exact.search(queries, vectors, k, metric, threads=threads)
+        ordinals, vectors, squares = self._gathered or self._gather(shard)
+        places, distances = exact.search(
+            queries, vectors, k, metric, squares=squares, threads=threads
+        )
         return ordinals[places], distances
 
-    def _gather(self, shard: SearchableShard) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def _gather(self, shard: SearchableShard) -> _Copied:
         ordinals = np.flatnonzero(~self.excluded)
         vectors = np.ascontiguousarray(shard.vectors(ordinals))
-        # Place -1, where there is no answer, takes the number put behind the last.
-        gathered = np.append(ordinals, -1), vectors
+        squares = exact.unknown_squares(len(vectors))
+        gathered = _Copied(np.append(ordinals, -1), vectors, squares)
         if vectors.nbytes <= GATHERED_BYTES:
             self._gathered = gathered
         return gathered

@@ -108,3 +108,22 @@ def test_vectors_may_be_memory_mapped(tmp_path):
 def test_what_cannot_be_searched_is_refused(queries, k, allowed, says):
     with pytest.raises(QueryError, match=says):
         exact.search(queries, np.zeros((5, 2), np.float32), k, "l2", allowed=allowed)
+
+
+def test_squares_that_are_kept_change_nothing(monkeypatch):
+    """Those of the blocks that were looked at are known; the others are filled in."""
+    monkeypatch.setattr(exact, "PRODUCT_BYTES", 1 << 10)
+    generator = np.random.default_rng(3)
+    vectors = generator.standard_normal((700, 24)).astype(np.float32)
+    queries = generator.standard_normal((5, 24)).astype(np.float32)
+    squares = exact.unknown_squares(len(vectors))
+    few = np.arange(len(vectors)) < 100
+    for allowed in (few, None, ~few):
+        expected = brute_force(queries, vectors, 10, "l2", allowed)
+        found = exact.search(queries, vectors, 10, "l2", allowed=allowed, squares=squares)
+        np.testing.assert_array_equal(found[0], expected[0])
+        np.testing.assert_array_equal(found[1], expected[1])
+        known = ~np.isnan(squares)
+        assert known[:100].all()
+        assert known.all() == (allowed is not few)
+    np.testing.assert_allclose(squares, (vectors.astype(np.float64) ** 2).sum(axis=1))
