@@ -1,7 +1,7 @@
 """Which version of an index serves a snapshot, and what takes over where that one is damaged.
 
-That is another version, or where none is whole, the same one without the shards that cannot be
-read, whose rows are compared in the table.
+That is another version, or the same one without the shards that cannot be read, whose rows are
+compared in the table: whichever leaves fewer rows to mask and scan.
 
 Shards are only looked at when they are first probed: damage shows in the middle of a search. The
 search is then made again, from its beginning, by another version, so that no answer is of two.
@@ -142,7 +142,7 @@ class Serving(Generic[Bound]):
     def _substitute(self, index: Bound, failed: Bound, error: FormatError) -> Bound:
         """Open the best of the other versions, as the table names them now.
 
-        Where none is left, the version that was best goes on without what it lost.
+        Where none is as good, the version that was best goes on without what it lost.
         """
         table, version = failed.table, failed.version
         try:
@@ -156,39 +156,40 @@ class Serving(Generic[Bound]):
             if other.path not in self._broken and _is_like(other, version)
         ]
         best = failed if self._is_reduced else index
-        if not others and best.damaged_shards:
-            self._is_reduced = True
-            return _without_damaged(best, failed.damage, error)
-        if not others:
+        reduced = _without_damaged(best) if best.damaged_shards else None
+        if others:
+            chosen, view = cheapest(table, others, live_state(table, failed.view.snapshot_id))
+            if reduced is None or view.cost <= reduced.view.cost:
+                log.warning("%s answers instead, %.1f %% covered", chosen.path, 100 * view.coverage)
+                told = f"{error}; {chosen.path} answers instead"
+                return replace(failed, version=chosen, view=view, damage=(*failed.damage, told))
+        if reduced is None:
             raise DamagedIndexError(
                 f"index {version.index!r} of {name_of(table)} is damaged, and no other version of "
                 f"it can answer: {error}; 'puffin-ann doctor {name_of(table)}' shows what is "
                 f"wrong; {how_to_build_again(version.index)}"
             ) from error
-        chosen, view = cheapest(table, others, live_state(table, failed.view.snapshot_id))
-        log.warning("%s answers instead, with %.1f %% coverage", chosen.path, 100 * view.coverage)
-        damage = (*failed.damage, f"{error}; {chosen.path} answers instead")
-        return replace(failed, version=chosen, view=view, damage=damage)
+        self._is_reduced = True
+        instead = _scanned_instead(best, reduced)
+        log.warning("index %s: %s", version.index, instead)
+        return replace(reduced, damage=(*failed.damage, f"{error}; {instead}"))
 
 
-def _without_damaged(best: Bound, told: tuple[str, ...], error: FormatError) -> Bound:
-    """Leave shards out that cannot be read: their rows are scanned in the table.
-
-    Args:
-        best: whose shards they are.
-        told: what was damaged before.
-        error: what was damaged last.
-    """
-    table, index = best.table, best.version.index
+def _without_damaged(best: Bound) -> Bound:
+    """Leave shards out that cannot be read: their rows are scanned in the table."""
+    table = best.table
     version = without_shards(table.io, best.version, best.damaged_shards)
     view = view_of(table, version, live_state(table, best.view.snapshot_id))
-    more = view.rows_to_scan - best.view.rows_to_scan
-    instead = (
+    return replace(best, version=version, view=view)
+
+
+def _scanned_instead(best: BoundIndex, reduced: BoundIndex) -> str:
+    """Tell how many more rows are scanned without the shards that cannot be read."""
+    more = reduced.view.rows_to_scan - best.view.rows_to_scan
+    return (
         f"{more} rows are compared in the table instead, until 'puffin-ann doctor "
-        f"{name_of(table)} --fix' or a refresh has made the shard of them again"
+        f"{name_of(best.table)} --fix' or a refresh has made the shard of them again"
     )
-    log.warning("index %s: %s", index, instead)
-    return replace(best, version=version, view=view, damage=(*told, f"{error}; {instead}"))
 
 
 def tell_lost_cells(table: Table, problem: str) -> tuple[str, ...]:

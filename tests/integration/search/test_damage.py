@@ -65,6 +65,23 @@ def test_an_older_version_answers_for_a_damaged_one_and_the_rest_is_scanned(
     builds.assert_within(index, builds.live(table), QUERIES)
 
 
+@pytest.mark.parametrize("kind", ["graph", "rows"])
+def test_a_version_goes_on_without_a_shard_where_an_older_one_covers_less(words, kind):
+    """A hundred rows are new, which the older version would leave to a scan; a shard has fewer."""
+    publish(words, "a")
+    words.append(builds.rows(range(60, 160)))
+    newer = publish(words, "b")
+    forget_cache()
+    corrupt(newer, kind, shard=1)
+    index = open_index(words, builds.INDEX)
+    builds.assert_answers(index, words, words.current_snapshot().snapshot_id, QUERIES, 5)
+    told = report(index.search(QUERIES, 5))
+    assert 0 < told["rows_scanned"] < 100
+    (sentence,) = told["damaged"]
+    assert f"{told['rows_scanned']} rows are compared in the table instead" in sentence
+    builds.assert_within(index, builds.live(words), QUERIES)
+
+
 def test_thresholds_meet_damage_as_searches_do(two_versions):
     table, _, newer = two_versions
     corrupt(newer)
