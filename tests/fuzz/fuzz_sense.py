@@ -86,7 +86,7 @@ def _fuzz(rng: random.Random, until: float) -> int:
     return 1 if finds else 0
 
 
-def _liar(falsified_index, algorithm, metric, layered):
+def _liar(falsified_index, algorithm, metric, layered, *include):
     from pyiceberg.catalog import load_catalog
 
     from tests.support import builds
@@ -94,13 +94,13 @@ def _liar(falsified_index, algorithm, metric, layered):
     catalog = load_catalog("test")
     catalog.create_namespace_if_not_exists("demo")
     table = catalog.create_table(
-        f"demo.{algorithm}_{'layered' if layered else 'whole'}",
+        f"demo.{algorithm}_{'layered' if layered else 'whole'}{'_'.join(('', *include))}",
         schema=builds.rows([]).schema,
         properties={"write.parquet.row-group-limit": "10"},
     )
     table.append(builds.rows(range(30)))
     table.append(builds.rows(range(30, 60)))
-    liar = falsified_index.liar(table, algorithm, metric, layered=layered)
+    liar = falsified_index.liar(table, algorithm, metric, *include, layered=layered)
     # What is compiled and imported by the first search is nobody's growth.
     if liar.outcome() != falsified_index.RIGHT:
         raise RuntimeError(f"the truth of {algorithm} is not believed")

@@ -5,7 +5,13 @@ from the truth without reading the table's vectors: another vector, two rows tha
 bounds that are too narrow.
 """
 
-from tests.support import falsified_coverage, falsified_layers, falsified_rows, falsified_shards
+from tests.support import (
+    falsified_columns,
+    falsified_coverage,
+    falsified_layers,
+    falsified_rows,
+    falsified_shards,
+)
 from tests.support.index_file import LIES, IndexFile, Lie, NotApplicable
 
 __all__ = [
@@ -13,6 +19,7 @@ __all__ = [
     "IndexFile",
     "Lie",
     "NotApplicable",
+    "falsified_columns",
     "falsified_coverage",
     "falsified_layers",
     "falsified_rows",

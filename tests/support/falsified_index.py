@@ -3,18 +3,22 @@
 import json
 import random
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 from pyiceberg.table.statistics import StatisticsFile
 
-from puffin_ann import open_index
+from puffin_ann import Index, open_index
 from puffin_ann.errors import PuffinAnnError
+from puffin_ann.lake.read.column_chunks import KEPT
 from puffin_ann.lifecycle.refresh.apply_changes import added_tombstones
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
+from puffin_ann.search.conditions.kept import MATCHING
 from puffin_ann.search.versions import find_versions
 from puffin_ann.settings import settings
 from tests.support import builds
@@ -29,8 +33,11 @@ CASES = (
     ("hnsw", "cosine", False),
     ("ivf_pq", "l2", True),
     ("centroid", "l2", True),
+    ("vamana", "l2", True, "id", "word"),
+    ("exact", "cosine", False, "word", "id"),
 )
-"""Algorithm and metric of the indexes that lie, and whether they name blobs of earlier files."""
+"""Algorithm and metric of the indexes that lie, whether they name blobs of earlier files, and the
+columns that they include."""
 
 RIGHT, FELL_BACK = "right", "fell back"
 
@@ -45,6 +52,7 @@ class Liar:
         path: the file of the newest version.
         truth: its bytes.
         live: ids and vectors of the live rows.
+        include: columns that the index includes.
     """
 
     table: Table
@@ -52,6 +60,7 @@ class Liar:
     path: Path
     truth: bytes
     live: tuple[np.ndarray, np.ndarray]
+    include: tuple[str, ...] = ()
 
     def lie(self, name: str, seed: int) -> None:
         """Let the file tell a lie, and the table's metadata its length.
@@ -86,33 +95,57 @@ class Liar:
             index = open_index(self.table.refresh(), builds.INDEX)
             builds.assert_answers_are(index, self.live, QUERIES, 5)
             builds.assert_within(index, self.live, QUERIES, (0.1, 0.5))
-            report = index.search(QUERIES, 5).schema.metadata[b"puffin_ann"]
+            answers = [index.search(QUERIES, 5), *map(self._by_condition, self._conditions(index))]
         except PuffinAnnError as error:
             return type(error).__name__
-        return FELL_BACK if json.loads(report)["damaged"] else RIGHT
+        reports = [answer.schema.metadata[b"puffin_ann"] for answer in answers]
+        return FELL_BACK if any(json.loads(report)["damaged"] for report in reports) else RIGHT
+
+    def _conditions(self, index: Index) -> Iterator[tuple[Index, str, set[int]]]:
+        """Yield conditions on what the index includes, with the ids of the rows that satisfy them.
+
+        First as an index has it that is searched for the first time, then as one that knows places.
+        """
+        if self.include:
+            KEPT.clear()
+            MATCHING.clear()
+            ids = {*self.live[0].tolist()}
+            some = {number for number in ids if 10 <= number < 70}
+            for _ in range(2):
+                yield index, "id >= 10 and id < 70", some
+                yield index, "word in ('w3', 'w40', 'w64')", ids & {3, 40, 64}
+
+    def _by_condition(self, asked: tuple[Index, str, set[int]]) -> pa.Table:
+        index, where, expected = asked
+        found = index.search(QUERIES, 100, columns=["id", "word"], where=where, allow_fewer=True)
+        rows = {(row["id"], row["word"]) for row in found.select(["id", "word"]).to_pylist()}
+        assert rows == {(number, f"w{number}") for number in expected}
+        return found
 
 
-def liar(table: Table, algorithm: str, metric: str, *, layered: bool = False) -> Liar:
+def liar(table: Table, algorithm: str, metric: str, *include: str, layered: bool = False) -> Liar:
     """Publish a version of some rows, then one with a delta and tombstones; the latter will lie.
 
     Args:
         table: of 60 rows.
         algorithm: of the index.
         metric: likewise.
+        include: columns that it includes.
         layered: versions name what earlier files have.
     """
     with pytest.MonkeyPatch.context() as patch:
         if layered:
             patch.setenv("PUFFIN_ANN_WHOLE_FILE_BYTES", "0")
-        return _published(table, algorithm, metric)
+        return _published(table, algorithm, metric, include)
 
 
-def _published(table: Table, algorithm: str, metric: str) -> Liar:
+def _published(table: Table, algorithm: str, metric: str, include: tuple[str, ...]) -> Liar:
     declared = builds.declaration(
         table=".".join(("test", *table.name())),
         algorithm=algorithm,
         metric=metric,
         parameters=builds.PARAMETERS.get(algorithm, {}),
+        include=include,
         recall_target=0.5,
         refresh={"delta_ratio": 0.9, "min_rows": 0},
     )
@@ -129,4 +162,4 @@ def _published(table: Table, algorithm: str, metric: str) -> Liar:
     assert [version.run_id for version in versions] == ["newer", "between", "older"]
     assert versions[0].added_tombstones or algorithm == "centroid"
     path = Path(versions[0].path.removeprefix("file://"))
-    return Liar(table, algorithm, path, path.read_bytes(), builds.live(table))
+    return Liar(table, algorithm, path, path.read_bytes(), builds.live(table), include)

@@ -10,6 +10,8 @@ import numpy as np
 
 from puffin_ann.blobs import (
     centroid,
+    column_changes,
+    columns,
     coverage,
     coverage_changes,
     delta,
@@ -33,6 +35,8 @@ MODULES = {
     module.TYPE: module
     for module in (
         centroid,
+        column_changes,
+        columns,
         coverage,
         coverage_changes,
         delta,

@@ -17,8 +17,8 @@ from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.search.index_version import load_version
 from puffin_ann.search.shards.load import load_shard
-from tests.support import builds, falsified_files, falsified_index
-from tests.support.falsified_files import IndexFile
+from tests.support import builds, falsified_columns, falsified_files, falsified_index
+from tests.support.falsified_files import LIES, IndexFile
 from tests.support.falsified_rows import put_rows, replace_columns
 
 FOUND = (
@@ -55,6 +55,16 @@ def test_lies_are_told_from_the_truth(liar):
             told.add(name)
             assert liar.outcome() in (falsified_index.RIGHT, falsified_index.FELL_BACK), name
     assert told == {*FOUND}
+
+
+def test_lies_about_included_columns_hide_no_row_and_answer_none(words):
+    liar = falsified_index.liar(words, "exact", "cosine", "id", "word")
+    assert liar.outcome() == falsified_index.RIGHT
+    names = [name for name, lie in LIES.items() if lie.__module__ == falsified_columns.__name__]
+    for name, seed in product(names, range(3)):
+        with suppress(falsified_files.NotApplicable):
+            liar.lie(name, seed)
+            assert liar.outcome() in (falsified_index.RIGHT, falsified_index.FELL_BACK), name
 
 
 def test_nothing_elsewhere_is_asked_for_because_an_index_file_names_it(liar, monkeypatch):
