@@ -5,10 +5,11 @@ Imports nothing heavier than pydantic and YAML, since every parse of a DAG file 
 `index` is a declaration as a whole, of `options`, `spark`, `airflow_tasks`, `parameters`, `names`
 and `schedules`, all built on `model`. `folder` finds the folders of declarations, `files` reads
 them, by `reading` what is in a file; `allowed` says which settings of Spark this machine permits.
-`json_schema` serves editors.
+`complaints` says in words what is not allowed; `json_schema` serves editors.
 """
 
 from puffin_ann.declaration.airflow_tasks import AirflowOptions
+from puffin_ann.declaration.complaints import in_words
 from puffin_ann.declaration.files import (
     Declared,
     declaration_files,
@@ -94,6 +95,7 @@ __all__ = [
     "declaration_files",
     "declarations_folders",
     "folder_beside",
+    "in_words",
     "is_name",
     "known_declarations",
     "load_declaration",

@@ -2,14 +2,15 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, ValidationError, model_validator
 
 from puffin_ann.declaration.airflow_tasks import AirflowOptions
+from puffin_ann.declaration.complaints import complaints_of
 from puffin_ann.declaration.model import Model
-from puffin_ann.declaration.names import NAME
+from puffin_ann.declaration.names import NAME, TABLE_NAME
 from puffin_ann.declaration.options import (
     BuildOptions,
     EvaluateOptions,
@@ -32,10 +33,6 @@ from puffin_ann.declaration.parameters import (
 from puffin_ann.declaration.schedules import Schedule
 from puffin_ann.declaration.spark import SparkOptions
 from puffin_ann.errors import DeclarationError
-from puffin_ann.redaction import is_secret_name
-
-LONGEST_SHOWN = 200
-"""Characters of a refused value that an error repeats."""
 
 MetricName = Literal["l2", "cosine", "ip"]
 
@@ -46,7 +43,7 @@ class IndexDeclaration(Model):
     """One declared index: what to index, how, and how good it must be."""
 
     name: Annotated[str, Field(pattern=NAME)]
-    table: Annotated[str, Field(pattern=r"^[^.\s]+(\.[^.\s]+){2,}$", max_length=1000)]
+    table: Annotated[str, Field(pattern=TABLE_NAME, max_length=1000)]
     column: Annotated[str, Field(min_length=1)]
     key: str | None = None
     metric: MetricName = "cosine"
@@ -99,7 +96,7 @@ class IndexDeclaration(Model):
         try:
             return {**data, "parameters": model.model_validate(dict(given))}
         except ValidationError as error:
-            lines = _complaints(error, model, f"parameters of {algorithm!r}", "parameters.")
+            lines = complaints_of(error, model, f"parameters of {algorithm!r}", "parameters.")
             raise ValueError("; ".join(lines)) from None
 
     @model_validator(mode="after")
@@ -238,51 +235,6 @@ SHAPING = {
 _OVERRIDABLE = ("shards", "partitions_per_shard", "recall_target")
 
 
-def _complaints(
-    error: ValidationError, model: type[Model], what: str, prefix: str = ""
-) -> Iterable[str]:
-    """Say what is wrong with each field of a model, and which fields there are at an unknown one.
-
-    Args:
-        error: all that pydantic found.
-        model: what was validated.
-        what: names its fields.
-        prefix: comes before the names of its fields in the declaration.
-    """
-    for item in error.errors():
-        field = prefix + ".".join(str(part) for part in item["loc"])
-        message = item["msg"].removeprefix("Value error, ")
-        if item["type"] == "value_error" and not item["loc"]:
-            yield message
-        elif item["type"] == "missing":
-            yield f"field {field!r} is missing"
-        elif item["type"] == "extra_forbidden":
-            yield f"field {field!r} is unknown{_known(model, what, item['loc'][:-1])}"
-        elif is_secret_name(field):
-            yield f"field {field!r}: what is given is not allowed: {message}"
-        else:
-            yield f"field {field!r}: {_shown(item['input'])} is not allowed: {message}"
-
-
-def _shown(value: object) -> str:
-    try:
-        text = repr(value)
-    except ValueError:  # Python writes out no number of more than 4,300 digits
-        return "a number of thousands of digits"
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
-
-
-def _known(model: type[Model], what: str, path: tuple[int | str, ...]) -> str:
-    """Say which fields there are where a path of field names leads to."""
-    for name in path:
-        field = model.model_fields.get(str(name))
-        if field is None or not isinstance(field.annotation, type):
-            return ""  # parameters of no algorithm that there is, which is said apart
-        model = field.annotation
-    what = f"fields of {'.'.join(map(str, path))!r}" if path else what
-    return f"; known {what} are: {', '.join(model.model_fields) or 'none'}"
-
-
 def parse_declaration(data: object, *, source: str) -> IndexDeclaration:
     """Validate one declaration.
 
@@ -301,5 +253,5 @@ def parse_declaration(data: object, *, source: str) -> IndexDeclaration:
     try:
         return IndexDeclaration.model_validate(data)
     except ValidationError as error:
-        lines = _complaints(error, IndexDeclaration, "fields")
+        lines = complaints_of(error, IndexDeclaration, "fields")
         raise DeclarationError(f"{source}: " + "; ".join(lines)) from None

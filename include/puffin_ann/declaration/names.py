@@ -1,10 +1,11 @@
-"""What an index may be called: names become parts of paths, of DAG ids and of SQL."""
+"""What an index and its table may be called: names become parts of paths, of DAG ids and of SQL."""
 
 import re
 
 from puffin_ann.errors import BadInputError
 
 NAME = r"^[a-z][a-z0-9_]{0,62}$"
+TABLE_NAME = r"^[^.\s]+(\.[^.\s]+){2,}$"
 
 LONGEST_SHOWN = 80
 

@@ -24,10 +24,12 @@ class GateOptions(Model):
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
-Duration = Annotated[str, Field(pattern=r"^[0-9]{1,6}[smhd]$")]
+DURATION = r"^[0-9]{1,6}[smhd]$"
+Duration = Annotated[str, Field(pattern=DURATION)]
 """A number with its unit, such as `90s`, `30m`, `24h` or `7d`."""
 
-PositiveDuration = Annotated[str, Field(pattern=r"^0{0,5}[1-9][0-9]{0,5}[smhd]$")]
+POSITIVE_DURATION = r"^0{0,5}[1-9][0-9]{0,5}[smhd]$"
+PositiveDuration = Annotated[str, Field(pattern=POSITIVE_DURATION)]
 """Likewise, and not none at all."""
 
 

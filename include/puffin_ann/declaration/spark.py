@@ -13,9 +13,11 @@ from puffin_ann.redaction import is_secret_name, redact
 SPARK_SUBMIT, LIVY = "spark_submit", "livy"
 """Names of what submits without being registered by a DAG file."""
 
-Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
+Variable = Annotated[str, Field(pattern=VARIABLE)]
 
-Listed = Annotated[str, Field(pattern=r"^[^,]+$")]
+LISTED = r"^[^,]+$"
+Listed = Annotated[str, Field(pattern=LISTED)]
 """Spark has commas between those of a list."""
 
 

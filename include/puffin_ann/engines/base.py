@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from puffin_ann.ann.core.types import Answers, Width
 from puffin_ann.blobs.encoding.stored_vectors import PLAIN, Stored
-from puffin_ann.declaration import PARAMETERS
+from puffin_ann.declaration import PARAMETERS, in_words
 from puffin_ann.errors import DeclarationError, QueryError
 
 RowMask = NDArray[np.bool_] | NDArray[np.uint8] | None
@@ -197,7 +197,7 @@ def check_parameters(algorithm: str, parameters: Mapping[str, Any]) -> BaseModel
         name = ".".join(str(part) for part in first["loc"])
         raise DeclarationError(
             f"algorithm {algorithm!r}: parameter {name!r}: {first['input']!r} is not allowed: "
-            f"{first['msg']}"
+            f"{in_words(first)}"
         ) from None
 
 

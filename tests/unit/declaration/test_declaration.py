@@ -13,6 +13,7 @@ from puffin_ann.declaration import (
     parse_declaration,
     read_declarations,
 )
+from puffin_ann.declaration.complaints import in_words
 from puffin_ann.declaration.model import Model
 from puffin_ann.errors import DeclarationError
 from puffin_ann.settings import settings
@@ -47,7 +48,7 @@ def test_the_smallest_declaration_gets_working_defaults():
         ({"rebuild": {"drift": float("inf")}}, ["'rebuild.drift'", "inf", "finite"]),
         ({"recall_target": float("nan")}, ["'recall_target'", "nan", "finite"]),
         ({"schedule": "x y"}, ["'schedule'", "'x y'", "five fields"]),
-        ({"schedule": 5}, ["'schedule'", "5", "string"]),
+        ({"schedule": 5}, ["'schedule'", "5", "text"]),
         ({"maintain": {"schedule": "nope"}}, ["'maintain.schedule'", "'nope'", "five fields"]),
         ({"evaluate": {"schedule": "@nightly"}}, ["'evaluate.schedule'", "@daily"]),
         ({"gate": {"kk": 5}}, ["'gate.kk'", "fields of 'gate' are: queries, k"]),
@@ -57,7 +58,7 @@ def test_the_smallest_declaration_gets_working_defaults():
         ),
         ({"algorithm": "hsnw", "parameters": {"N": 16}}, ["'hsnw'", "'vamana'"]),
         ({"algorithm": "exact", "parameters": {"R": 16}}, ["parameters of 'exact' are: none"]),
-        ({"spark": {"conf": {"a": datetime.date(2026, 1, 1)}}}, ["'spark.conf.a'", "string"]),
+        ({"spark": {"conf": {"a": datetime.date(2026, 1, 1)}}}, ["'spark.conf.a'", "text"]),
     ],
 )
 def test_a_bad_value_is_refused_by_file_field_value_and_what_is_allowed(change, parts):
@@ -395,3 +396,36 @@ def test_an_index_of_float32_has_the_fingerprint_that_it_had_before_there_were_f
     assert "vectors" not in one.shape()
     other = one.model_copy(update={"vectors": "float16"})
     assert other.fingerprint() != one.fingerprint()
+
+
+def _patterns(schema: object) -> set[str]:
+    if isinstance(schema, dict):
+        own = {schema["pattern"]} if isinstance(schema.get("pattern"), str) else set()
+        return own.union(*map(_patterns, schema.values()))
+    return set().union(*map(_patterns, schema)) if isinstance(schema, list) else set()
+
+
+def test_every_pattern_of_a_declaration_is_told_in_words():
+    patterns = _patterns(IndexDeclaration.model_json_schema())
+    assert len(patterns) > 3
+    for pattern in patterns:
+        told = in_words({"type": "string_pattern_mismatch", "msg": "", "ctx": {"pattern": pattern}})
+        assert told.startswith("it should"), pattern
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("name", "a b", "lower-case letter"),
+        ("table", "shop.products", "a catalog, a namespace and a table"),
+        ("shards", "many", "a whole number"),
+        ("include", "price", "a list"),
+        ("refresh", {"max_lag": "soon"}, "as in '15m'"),
+    ],
+)
+def test_what_a_field_should_be_is_told_in_words(field, value, told):
+    with pytest.raises(DeclarationError) as error:
+        parse_declaration({**SMALLEST, field: value}, source="x.yaml")
+    assert told in str(error.value)
+    assert "pattern" not in str(error.value)
+    assert "Input" not in str(error.value)
