@@ -184,9 +184,9 @@ def _timed(index: Any, asked: Asked, rounds: int, *, is_single: bool) -> Timed:
 
 
 def _let_go(index: Any, where: str) -> None:
-    """Have rows gathered again by the next search under a condition, of each shard or of all."""
+    """Forget rows that were gathered under a condition, of each shard or of all, and who asked."""
     allowed = index._allowed(where)
-    allowed.gathered = None
+    allowed.gathered, allowed.asked = None, 0
     for rows in allowed._shards.values():
         rows._gathered = None
 

@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 from benchmarks import engines
 from benchmarks.data import NEIGHBOURS, SAMPLE, matrix
 from puffin_ann.ann.core import exact
+from puffin_ann.search.conditions.gathered import Gathered, Part
+from puffin_ann.search.merge import LocatorKeys
 
 ALGORITHMS = ("vamana", "hnsw", "ivf_pq")
 SHARE = 0.5
 WIDTH = 64
 QUERIES = 200
+SHARDS = 4
 DIMENSION, RANK = 384, 32
 """Of the synthetic rows, and of the space that they lie in but for noise."""
 ROUNDS = 3
@@ -42,6 +45,7 @@ def measure() -> Iterator[str]:
         yield (
             f"{name} × {dimension}: compare, ns a value: "
             + _both([1e9 * one / values for one in compare])
+            + f"; gather, ns a value: {1e9 * _gathering(vectors, allowed) / values:.3g}"
         )
         with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
             for algorithm in ALGORITHMS:
@@ -70,6 +74,29 @@ def measure() -> Iterator[str]:
                         ]
                     )
                 )
+
+
+def _gathering(vectors: NDArray[np.float32], allowed: NDArray[np.bool_]) -> float:
+    """Return the seconds to copy the rows allowed of shards side by side: the least of rounds."""
+    parts, found = [], []
+    with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
+        for number in range(SHARDS):
+            rows = np.arange(number, len(vectors), SHARDS)  # as cells of shards mix files
+            _, built = engines.build_ours("exact", vectors[rows], Path(temporary))
+            shard, _ = engines.through_blob("exact", built, Path(temporary))
+            keys = partial(_locators, rows)
+            parts.append(Part(number, shard, np.flatnonzero(allowed[rows]), keys))
+        for _ in range(ROUNDS):
+            began = time.process_time()
+            Gathered.of(parts)
+            found.append(time.process_time() - began)
+    return min(found)
+
+
+def _locators(rows: NDArray[np.int64], chosen: NDArray[np.int64]) -> LocatorKeys:
+    """Return places in files of 4,096 rows, in groups of 1,024."""
+    numbers = rows[chosen]
+    return numbers >> 12, numbers >> 10 & 3, numbers & 1023
 
 
 def _far_half(

@@ -12,6 +12,7 @@ from pyiceberg.expressions import AlwaysTrue
 
 from puffin_ann import open_index
 from puffin_ann.errors import ColumnNotFoundError, QueryError, StaleIndexError
+from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.ways import Way
 from tests.support import builds
 from tests.support.conditions import a_condition
@@ -274,6 +275,20 @@ def test_the_rows_of_a_condition_are_read_once(words, monkeypatch):
         .column("locator")
         .equals(first.column("locator"))
     )
+
+
+def test_rows_are_gathered_once_enough_queries_share_what_that_takes(words, monkeypatch):
+    builds.build(builds.declaration(algorithm="vamana"), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    monkeypatch.setattr(ways, "GATHERED", 1e-3)
+    is_gathered = []
+    for _ in range(3):
+        index.search(QUERIES[:1], 2, where="id < 30")
+        allowed = index._allowed("id < 30")
+        of_shards = [rows.is_gathered for rows in allowed._shards.values()]
+        is_gathered.append(allowed.gathered is not None or any(of_shards))
+        allowed.asked = 10**9
+    assert is_gathered == [False, True, True]
 
 
 def test_a_search_by_a_condition_goes_on_without_a_damaged_shard(words):

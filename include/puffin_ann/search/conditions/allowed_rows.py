@@ -46,6 +46,7 @@ class AllowedRows:
         rows_to_scan: live rows outside the index that are allowed.
         sifted: how queries fared whose nearest rows were sifted.
         gathered: those in the index, side by side, once they were.
+        asked: queries under the condition so far.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class AllowedRows:
         )
         self.sifted = Sifted()
         self.gathered: Gathered | None = None
+        self.asked = 0
         self._shards: OrderedDict[int, ShardRows] = OrderedDict()
         self._lock = threading.Lock()
 

@@ -1,5 +1,6 @@
 """Rows of every shard that a condition lets be answered, side by side: compared in one go."""
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -55,9 +56,13 @@ class Gathered:
         """Copy the rows of at least one shard."""
         some = list(parts)
         keys = np.concatenate([np.stack(part.keys(part.ordinals)) for part in some], axis=1)
-        order = np.lexsort(keys[::-1])
-        vectors = np.concatenate([part.engine.vectors(part.ordinals) for part in some])[order]
+        order = _ordered(keys)
         counts = [len(part.ordinals) for part in some]
+        places = np.empty_like(order)
+        places[order] = np.arange(len(order))
+        vectors = np.empty((len(order), some[0].engine.dimension), np.float32)
+        for part, at in zip(some, np.split(places, np.cumsum(counts)[:-1]), strict=True):
+            vectors[at] = part.engine.vectors(part.ordinals)
         shards = np.repeat(np.array([part.shard_id for part in some], np.int64), counts)
         ordinals = np.concatenate([part.ordinals for part in some])
         squares = exact.unknown_squares(len(vectors))
@@ -79,3 +84,12 @@ class Gathered:
             return rank, group, offset
 
         return Source(places, distances, keys, self.shards, self.ordinals)
+
+
+def _ordered(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the order of (3, m) keys, by the first, then the second, then the third."""
+    most = keys.max(axis=1, initial=0) + 1
+    if math.prod(most.tolist()) > np.iinfo(np.int64).max:
+        return np.lexsort(keys[::-1])
+    # Each shard's are nearly in order, of which a stable sort of single numbers makes the most.
+    return np.argsort((keys[0] * most[1] + keys[1]) * most[2] + keys[2], kind="stable")

@@ -48,6 +48,11 @@ class ShardRows:
         return cls(excluded, len(excluded) - int(np.count_nonzero(excluded)))
 
     @property
+    def is_gathered(self) -> bool:
+        """Whether they lie side by side already."""
+        return self._gathered is not None
+
+    @property
     def size(self) -> int:
         """Bytes that it takes."""
         gathered = 0 if self._gathered is None else sum(part.nbytes for part in self._gathered)

@@ -39,21 +39,25 @@ COMPARED = Cost(4.5e-11, 1.6e-10)
 """Of a number of a vector; this and what follows is printed by `python -m benchmarks ways`, and is
 the mean of the sample data and of synthetic rows, on one thread of an EPYC."""
 
+GATHERED = 2.7e-9
+"""Seconds to copy a number of a vector beside others, before the first comparison: out of four
+shards of 1,000,000 mixed rows. Of the rows above, which caches hold, it is half of that."""
+
 WIDTH = {
-    "vamana": Cost(0.63e-6, 0.90e-6),
-    "hnsw": Cost(1.7e-6, 2.2e-6),
-    "ivf_pq": Cost(0.49e-6, 0.64e-6),
+    "vamana": Cost(0.53e-6, 0.68e-6),
+    "hnsw": Cost(1.3e-6, 1.6e-6),
+    "ivf_pq": Cost(0.37e-6, 0.49e-6),
 }
 """Of a unit of the search width, by engine."""
 
 LISTED = {
-    "vamana": Cost(0.18e-6, 0.33e-6),
+    "vamana": Cost(0.16e-6, 0.16e-6),
     "hnsw": Cost(0.07e-6, 0.13e-6),
-    "ivf_pq": Cost(0.28e-6, 0.29e-6),
+    "ivf_pq": Cost(0.33e-6, 0.33e-6),
 }
 """Of a further answer of a search that is as wide, by engine."""
 
-MASKED = {"vamana": 1.7, "hnsw": 1.0, "ivf_pq": 1.8}
+MASKED = {"vamana": 1.7, "hnsw": 1.0, "ivf_pq": 1.55}
 """What a search costs with half of the rows masked, if it costs 1 with none: no more where those
 are all near the query, since few masked rows are gone through."""
 
@@ -90,9 +94,18 @@ REMEMBERED = 4096
 """Rows seen near queries after which what was seen before counts half: who asks may change."""
 
 
-def compared(rows: int, dimension: int, queries: int) -> float:
-    """Return the seconds a query to compare so many rows."""
-    return COMPARED.of(queries) * rows * dimension
+def compared(rows: int, dimension: int, queries: int, sharing: float) -> float:
+    """Return the seconds a query to compare so many rows.
+
+    Args:
+        rows: that may be answered.
+        dimension: of their vectors.
+        queries: asked at once.
+        sharing: queries that share the time to gather the rows; infinity if they are gathered.
+            With those that were answered otherwise so far among them, rows are gathered once that
+            would have taken no more than what was lost by not having gathered them.
+    """
+    return (COMPARED.of(queries) + GATHERED / max(1.0, sharing)) * rows * dimension
 
 
 def passing(share: float, near: float) -> int:

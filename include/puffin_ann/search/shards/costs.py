@@ -1,5 +1,7 @@
 """What answers of all shards under a condition are expected to cost, by each way; see `ways`."""
 
+import math
+
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.index_version import IndexVersion
@@ -55,7 +57,8 @@ class Costs:
         of_all = min(1.0, allowed.rows_answered / max(1, self._rows))
         least = ways.passing(of_all, allowed.sifted.near(of_all))
         wide = max(routing.search_width, least) * len(routing.graph_ids)
+        sharing = allowed.asked if allowed.gathered is None else math.inf
         return (
-            ways.compared(allowed.rows_answered, routing.dimension, queries),
+            ways.compared(allowed.rows_answered, routing.dimension, queries, sharing),
             ways.masked(routing.algorithm, wide, max(share, of_all), queries),
         )

@@ -1,5 +1,6 @@
 """A shard as a snapshot sees it: which of its rows are live, and its answers among those."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -184,9 +185,10 @@ class SnapshotShard:
 
     def _costs(self, allowed: AllowedRows, widths: NDArray[np.int64]) -> tuple[float, float]:
         """Return the seconds of a query, rows that may be answered compared or others masked."""
-        count, queries = self.allowed(allowed).count, len(widths)
+        rows, queries = self.allowed(allowed), len(widths)
         share = max(self._share(allowed), allowed.sifted.near(self._share(allowed)))
-        compared = ways.compared(count, self._dimension, queries)
+        sharing = math.inf if rows.is_gathered else allowed.asked
+        compared = ways.compared(rows.count, self._dimension, queries, sharing)
         wide = np.maximum(widths, self._passing(allowed))
         return compared, ways.masked(self._algorithm, float(wide.mean()), share, queries)
 

@@ -108,6 +108,8 @@ class ShardTier:
         """
         as_built = width is None and probe_partitions is None and allowed is None
         by_ranges = as_built and self._mode != "full"
+        if allowed is not None:
+            allowed.asked += len(queries)
         if allowed is not None and self._may_sift:
             return self._among(queries, k, width, probe_partitions, allowed)
         return self._search(queries, k, width, probe_partitions, allowed, by_ranges=by_ranges)
