@@ -112,3 +112,13 @@ def test_more_rows_are_found_as_well_as_few_are(mixed):
     left = np.sort(np.where(allowed[ids], distances, np.inf), axis=1)[:, :10]
     few = _recall(shard.search(queries, 10, width=10)[1], vectors, queries)
     assert _recall(left, vectors[allowed], queries) >= few
+
+
+def test_queries_left_short_are_expected_to_have_fewer_rows_near_them_than_others():
+    sifted = ways.Sifted()
+    assert sifted.near_short(0.5) == sifted.near(0.5) == 0.5
+    sifted.add_rows(seen=2000, allowed=1000)
+    sifted.add_short(seen=1000, allowed=50)
+    assert sifted.near(0.5) == 0.5
+    assert sifted.near_short(0.5) < 0.1
+    assert ways.passing(0.5, sifted.near_short(0.5)) > 3 * ways.passing(0.5, sifted.near(0.5))

@@ -158,6 +158,8 @@ class Sifted:
         short: those of them near which too few rows may be answered.
         seen: rows near the queries.
         allowed: those of them that may be answered.
+        seen_short: rows near the queries left short.
+        allowed_short: those of them that may be answered, as far as they were kept.
         unasked: queries since that were not sifted.
     """
 
@@ -165,6 +167,8 @@ class Sifted:
     short: float = 0.0
     seen: float = 0.0
     allowed: float = 0.0
+    seen_short: float = 0.0
+    allowed_short: float = 0.0
     unasked: int = 0
 
     @property
@@ -176,6 +180,11 @@ class Sifted:
         """Return the share of the rows near a query to expect, if so large a share is of all."""
         return min(1.0, (self.allowed + PRIOR * share) / (self.seen + PRIOR))
 
+    def near_short(self, share: float) -> float:
+        """Return what `near` does of the queries that sifting leaves short: they are searched."""
+        near = self.near(share)
+        return min(near, (self.allowed_short + PRIOR * near) / (self.seen_short + PRIOR))
+
     def add(self, enough: NDArray[np.bool_]) -> None:
         """Count queries, (q,) bool: whether each has enough rows."""
         self.queries += len(enough)
@@ -184,11 +193,17 @@ class Sifted:
         if self.seen > REMEMBERED:
             self.queries, self.short = self.queries / 2, self.short / 2
             self.seen, self.allowed = self.seen / 2, self.allowed / 2
+            self.seen_short, self.allowed_short = self.seen_short / 2, self.allowed_short / 2
 
     def add_rows(self, seen: int, allowed: int) -> None:
         """Count rows seen near queries, and those that may be answered."""
         self.seen += seen
         self.allowed += allowed
+
+    def add_short(self, seen: int, allowed: int) -> None:
+        """Count rows seen near queries that were left short, and those that may be answered."""
+        self.seen_short += seen
+        self.allowed_short += allowed
 
     def take_turn(self, queries: int) -> int:
         """Return how many of some queries to sift although it does not pay."""

@@ -55,7 +55,7 @@ class Costs:
         """Return the seconds of a query, rows that may be answered compared or others masked."""
         routing = self._routing
         of_all = min(1.0, allowed.rows_answered / max(1, self._rows))
-        least = ways.passing(of_all, allowed.sifted.near(of_all))
+        least = ways.passing(of_all, allowed.sifted.near_short(of_all))
         wide = max(routing.search_width, least) * len(routing.graph_ids)
         sharing = allowed.asked if allowed.gathered is None else math.inf
         return (

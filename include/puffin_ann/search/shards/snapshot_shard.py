@@ -195,7 +195,7 @@ class SnapshotShard:
     def _passing(self, allowed: AllowedRows) -> int:
         """Return how wide a search with the other rows masked is at least."""
         share = self._share(allowed)
-        return ways.passing(share, allowed.sifted.near(share))
+        return ways.passing(share, allowed.sifted.near_short(share))
 
     def _share(self, allowed: AllowedRows) -> float:
         """Return the share of the shard's rows that may be answered."""

@@ -199,7 +199,11 @@ class ShardTier:
             horizons = np.full((len(self._routing.shards), len(queries)), np.inf, np.float32)
             found = self._probe(queries, k, some, allowed, (many, horizons))
             distances = np.concatenate([source.distances for source in found], axis=1)
-            return found, ways.is_enough(distances, horizons.min(axis=0), k)
+            enough = ways.is_enough(distances, horizons.min(axis=0), k)
+            short = asked & ~enough
+            seen = many * int(np.count_nonzero(some[short]))
+            allowed.sifted.add_short(seen, int(np.count_nonzero(np.isfinite(distances[short]))))
+            return found, enough
 
         def search(left: Vectors) -> list[Source]:
             found, shards = self._search(left, k, width, probe_partitions, allowed, by_ranges=False)
