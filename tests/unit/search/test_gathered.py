@@ -15,9 +15,7 @@ places = st.lists(
 )
 
 
-@given(
-    places, st.sampled_from([1, 2**31]), st.integers(1, 12), st.randoms(use_true_random=False)
-)
+@given(places, st.sampled_from([1, 2**31]), st.integers(1, 12), st.randoms(use_true_random=False))
 def test_rows_of_all_shards_are_ordered_by_distance_and_locator(rows, apart, k, random):
     """Few values, so that many are as far; in shards whose rows are in no order.
 
@@ -32,9 +30,7 @@ def test_rows_of_all_shards_are_ordered_by_distance_and_locator(rows, apart, k, 
         mine = [number for number, of in enumerate(shard_of) if of == shard_id]
         numbers[shard_id] = mine
         locators = np.array([rows[number] for number in mine], np.int64).reshape(-1, 3)
-        engine = SimpleNamespace(
-            dimension=2, vectors=lambda some, held=vectors[mine]: held[some]
-        )
+        engine = SimpleNamespace(dimension=2, vectors=lambda some, held=vectors[mine]: held[some])
         parts.append(
             Part(shard_id, engine, np.arange(len(mine)), lambda some, held=locators: held[some].T)
         )
