@@ -13,7 +13,7 @@ from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.documents.run import BuiltShard, Gated
 from puffin_ann.lifecycle.evaluate.measure import RecallMeter
 from puffin_ann.lifecycle.evaluate.scanned_cells import choose_scanned_cells
-from puffin_ann.lifecycle.evaluate.tune import choose_widths
+from puffin_ann.lifecycle.evaluate.tune import choose_widths, widen
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.search.index_version import load_version
 from puffin_ann.search.open_index import open_version
@@ -61,17 +61,13 @@ def run_gate(
     )
     meter = RecallMeter(trained.queries, summary.truth, declaration.gate.k)
     tuning = int(trained.tuning[0])
-    width, probe = choose_widths(
-        index,
-        meter.part(0, tuning),
-        target=declaration.recall_target,
-        cells=plan.cell_count,
-    )
-    rest = meter.part(tuning, len(trained.queries))
-    measure = rest.measure(index, width=width, probe_partitions=probe)
-    scanned, found = choose_scanned_cells(
-        index, meter.part(0, tuning), rest, target=declaration.recall_target
-    )
+    chooser, rest = meter.part(0, tuning), meter.part(tuning, len(trained.queries))
+    target, cells = declaration.recall_target, plan.cell_count
+    chosen = choose_widths(index, chooser, target=target, cells=cells)
+    width, probe, measure = widen(index, rest, chosen, target=target, cells=cells)
+    if (width, probe) != chosen:
+        log.info("gate: searched wider than width %d and %d cells: other queries need it", *chosen)
+    scanned, found = choose_scanned_cells(index, chooser, rest, target=target)
     log.info("gate: recall@%d %.4f of the %d nearest cells alone", meter.k, found, scanned)
     elapsed = time.monotonic() - began
     final = staged_index.measured(
@@ -85,7 +81,7 @@ def run_gate(
             recall=measure.recall,
             low=measure.low,
             high=measure.high,
-            target=declaration.recall_target,
+            target=target,
         ),
         seconds={**seconds, "gate": elapsed},
     )
@@ -98,7 +94,7 @@ def run_gate(
         recall=measure.recall,
         low=measure.low,
         high=measure.high,
-        target=declaration.recall_target,
+        target=target,
         search_width=width,
         probe_partitions=probe,
         scan_partitions=scanned,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 
 from puffin_ann.declaration import EXACT
-from puffin_ann.lifecycle.evaluate.measure import RecallMeter
+from puffin_ann.lifecycle.evaluate.measure import Measure, RecallMeter
 from puffin_ann.search.index import Index
 
 WIDTHS = (
@@ -42,6 +42,34 @@ def choose_widths(
     if not pairs:
         return WIDTHS[-1], cells
     return meter.fastest(index, pairs)
+
+
+def widen(
+    index: Index, rest: RecallMeter, chosen: tuple[int, int], *, target: float, cells: int
+) -> tuple[int, int, Measure]:
+    """Measure a chosen search with the other queries, and widen it as far as those need.
+
+    Of many searches the one is chosen that the tuning queries flatter. Where the others find less
+    than the target by it, it takes the next width, and more cells, until they do not.
+
+    Args:
+        index: the one chosen for.
+        rest: queries that did not choose.
+        chosen: search width and cells to probe, by `choose_widths`.
+        target: recall.
+        cells: that there are.
+
+    Returns:
+        Search width, cells to probe, and what is found by them: less than the target if the widest
+        search finds less.
+    """
+    width, probe = chosen
+    while True:
+        measure = rest.measure(index, width=width, probe_partitions=probe)
+        if measure.recall >= target or (width >= WIDTHS[-1] and probe >= cells):
+            return width, probe, measure
+        width = next((wider for wider in WIDTHS if wider > width), width)
+        probe = next(more for more in _probes(cells) if more > probe or more == cells)
 
 
 def _pairs(index: Index, meter: RecallMeter, wanted: float, cells: int) -> list[tuple[int, int]]:

@@ -12,6 +12,7 @@ from puffin_ann.lifecycle.evaluate.tune import (
     UNTUNED_WIDTH,
     WIDTHS,
     choose_widths,
+    widen,
 )
 
 
@@ -113,3 +114,32 @@ def test_wide_searches_are_not_tried_where_narrow_ones_are_enough(shards, least)
 def test_every_width_can_be_the_narrowest(least):
     meter = Meter(lambda width, probe: width >= least)
     assert choose_widths(index(shards=1), meter, target=0.9, cells=8) == (least, 8)
+
+
+class Rest:
+    """Queries that find as much as their rule says of width and cells."""
+
+    def __init__(self, recall) -> None:
+        self._recall = recall
+
+    def measure(self, index, *, width, probe_partitions):
+        found = self._recall(width, probe_partitions)
+        return Measure(found, found - 0.01, found + 0.01, 200)
+
+
+@pytest.mark.parametrize(
+    ("recall", "chosen", "expected"),
+    [
+        (lambda width, probe: 0.9, (20, 3), (20, 3, 0.9)),
+        (lambda width, probe: 0.89 + (width >= 28) / 50, (20, 3), (28, 6, 0.91)),
+        (lambda width, probe: 0.89 + (probe >= 6) / 50, (20, 3), (28, 6, 0.91)),
+        (lambda width, probe: 0.89 + (width >= 48) / 50, (20, 8), (48, 8, 0.91)),
+        (lambda width, probe: 0.5, (20, 3), (WIDTHS[-1], 8, 0.5)),
+        (lambda width, probe: 0.5, (WIDTHS[-1], 2), (WIDTHS[-1], 8, 0.5)),
+        (lambda width, probe: 0.89 + (width >= 384) / 50, (250, 8), (256 * 3 // 2, 8, 0.91)),
+    ],
+)
+def test_a_search_that_other_queries_find_too_little_by_is_widened(recall, chosen, expected):
+    """It was refused: of many searches the one is chosen that the tuning queries flatter."""
+    width, probe, found = widen(index(), Rest(recall), chosen, target=0.9, cells=8)
+    assert (width, probe, pytest.approx(found.recall)) == expected
