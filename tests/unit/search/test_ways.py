@@ -54,15 +54,29 @@ def test_rows_near_queries_tell_the_share_to_expect_and_who_asks_may_change():
         assert 0.0 < sifted.near(0.5) <= 1.0
 
 
-def test_where_to_sift_does_not_pay_one_query_of_many_is_sifted():
-    sifted = ways.Sifted()
-    turns = []
-    for _ in range(10 * ways.TRIED):
-        turns.append(sifted.take_turn(1))
-        if turns[-1]:
+def turns_of(sifted, queries):
+    """Return before which of the queries, asked one a call, one was sifted in vain."""
+    taken = []
+    for query in range(queries):
+        if sifted.take_turn(1):
             sifted.add(np.zeros(1, np.bool_))
-    assert sum(turns) == 10
-    assert sifted.take_turn(4 * ways.TRIED) == 4
+            taken.append(query + 1)
+    return taken
+
+
+def test_where_to_sift_does_not_pay_it_is_tried_ever_more_seldom():
+    """One query of 32 for ever took a third of what all others do."""
+    sifted = ways.Sifted()
+    turns = np.diff([0, *turns_of(sifted, 10 * ways.MOST_APART)])
+    doubling = ways.TRIED * 2 ** np.arange(5)
+    assert turns.tolist() == [*doubling[:-1], *[ways.MOST_APART] * (len(turns) - 4)]
+    assert doubling[-1] == ways.MOST_APART
+    assert sifted.take_turn(4 * ways.MOST_APART) == 4
+    sifted.add(np.zeros(4, np.bool_))
+
+    sifted.pay()
+
+    assert turns_of(sifted, 3 * ways.TRIED) == [ways.TRIED, 3 * ways.TRIED]
 
 
 def test_a_condition_that_leaves_queries_short_is_expected_to_do_so_again():

@@ -78,8 +78,12 @@ on the vectors: so many more rows are wanted that one query in forty is left sho
 
 TRIED = 32
 """Queries of a batch that are sifted first: they tell whether rows near them may be answered. Where
-to sift does not pay but could, one of so many queries is sifted all the same: others may ask by
-now."""
+to sift does not pay but could, one of so many queries is sifted all the same, and later of more:
+others may ask by now."""
+
+MOST_APART = 512
+"""Of so many queries one is sifted at least, where to sift does not pay but could. Each that was
+sifted in vain doubles how many the next is of: one of 32 takes a third of what the others do."""
 
 TRIED_OF_FEW = 8
 """Of a small batch, no more than one of so many queries are sifted first, but so many at least."""
@@ -161,6 +165,7 @@ class Sifted:
         seen_short: rows near the queries left short.
         allowed_short: those of them that may be answered, as far as they were kept.
         unasked: queries since that were not sifted.
+        apart: queries of which one is sifted although it does not pay.
     """
 
     queries: float = 0.0
@@ -170,6 +175,7 @@ class Sifted:
     seen_short: float = 0.0
     allowed_short: float = 0.0
     unasked: int = 0
+    apart: int = TRIED
 
     @property
     def short_share(self) -> float:
@@ -208,7 +214,14 @@ class Sifted:
     def take_turn(self, queries: int) -> int:
         """Return how many of some queries to sift although it does not pay."""
         self.unasked += queries
-        return self.unasked // TRIED
+        turns = self.unasked // self.apart
+        if turns:
+            self.apart = min(MOST_APART, 2 * self.apart)
+        return turns
+
+    def pay(self) -> None:
+        """Note that to sift pays: where it does not any more, it is tried again soon."""
+        self.apart = TRIED
 
 
 def sift(

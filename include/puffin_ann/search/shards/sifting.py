@@ -38,7 +38,9 @@ def sift_first(
         if not left[part].any():
             break
         expected = sifted.near(share)
-        if not pays():
+        if pays():
+            sifted.pay()
+        else:
             # A few, as if nothing were known of the rows near them: others may ask now.
             part = slice(sifted.take_turn(len(queries)) if part.stop else 0)
             expected = max(share, TRIED_SHARE)
