@@ -84,8 +84,11 @@ class Liar:
                     told = {**entry.model_dump(by_alias=True), **size}
                     update.set_statistics(StatisticsFile(**told))
 
-    def outcome(self) -> str:
+    def outcome(self, *, by_ranges: bool = True) -> str:
         """Search in every way; whatever is answered is held to brute force.
+
+        Args:
+            by_ranges: search shards by ranges, too.
 
         Returns:
             `RIGHT`, `FELL_BACK`, or the name of a typed error.
@@ -96,10 +99,30 @@ class Liar:
             builds.assert_answers_are(index, self.live, QUERIES, 5)
             builds.assert_within(index, self.live, QUERIES, (0.1, 0.5))
             answers = [index.search(QUERIES, 5), *map(self._by_condition, self._conditions(index))]
+            if by_ranges:
+                answers.append(self.by_ranges(QUERIES))
         except PuffinAnnError as error:
             return type(error).__name__
         reports = [answer.schema.metadata[b"puffin_ann"] for answer in answers]
         return FELL_BACK if any(json.loads(report)["damaged"] for report in reports) else RIGHT
+
+    def by_ranges(self, queries: np.ndarray) -> pa.Table:
+        """Search shards that are not on local disk, however small they are.
+
+        What is answered is held to brute force.
+        """
+        shutil.rmtree(settings().cache_dir / "shards", ignore_errors=True)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PUFFIN_ANN_RANGES_MIN_BYTES", "0")
+            settings.cache_clear()
+            try:
+                index = open_index(self.table.refresh(), builds.INDEX, cache="none")
+                found = index.search(queries, 5)
+                builds.assert_answers_are(index, self.live, queries, 5, ways=(False,))
+            finally:
+                patch.undo()
+                settings.cache_clear()
+        return found
 
     def _conditions(self, index: Index) -> Iterator[tuple[Index, str, set[int]]]:
         """Yield conditions on what the index includes, with the ids of the rows that satisfy them.

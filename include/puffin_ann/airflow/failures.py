@@ -44,6 +44,14 @@ def without_secrets(error: Exception) -> AirflowException:
     return AirflowException(f"{type(error).__name__}: {redact(str(error))}")
 
 
+def log_defect(what: str, error: Exception) -> None:
+    """Log an error that a task goes on after, with its traceback unless that tells a secret."""
+    if shown_cause(error) is not None:
+        log.error("%s", what, exc_info=error)
+    else:
+        log.error("%s: %s", what, without_secrets(error))
+
+
 @contextmanager
 def fail_plainly() -> Iterator[None]:
     """Let a task fail by what an error of ours says, without what led to it.

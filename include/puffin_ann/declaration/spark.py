@@ -41,18 +41,25 @@ class SparkOptions(Model):
         default_factory=dict, description="Variables of driver and executors.", repr=False
     )
     files: tuple[Listed, ...] = Field(
-        default=(), description="Files that Spark puts beside each executor."
+        default=(),
+        description="Files that Spark puts beside each executor.",
+        repr=False,
     )
     py_files: tuple[Listed, ...] = Field(
-        default=(), description="Python files and archives that Spark puts on the import path."
+        default=(),
+        description="Python files and archives that Spark puts on the import path.",
+        repr=False,
     )
     archives: tuple[Listed, ...] = Field(
-        default=(), description="Archives that Spark unpacks beside each executor, PATH#FOLDER."
+        default=(),
+        description="Archives that Spark unpacks beside each executor, PATH#FOLDER.",
+        repr=False,
     )
     applications: str | None = Field(
         default=None,
         min_length=1,
         description="Folder of our applications as the driver sees it; none: that of this package.",
+        repr=False,
     )
 
     @property

@@ -5,7 +5,7 @@ What one says of another is compared once, where they meet: the small blobs when
 those of a shard when it is loaded. Later code may rely on it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from pyroaring import BitMap
 
 from puffin_ann.blobs.cells import CellStarts
 from puffin_ann.blobs.coverage import Coverage, CoveredFiles
+from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.blobs.routing import Routing, ShardEntry
 from puffin_ann.declaration import AUTO, CENTROID, PARAMETERS
 from puffin_ann.engines import SearchableShard
@@ -182,10 +183,46 @@ def check_rows(
     live = np.ones(len(locators), np.bool_)
     live[tombstones] = False
     check_places(where, covered, locators, ~live, np.arange(len(locators)))
+    check_once(where, covered, locators, live)
+
+
+def check_once(
+    where: str, covered: CoveredRows, locators: Locators, live: NDArray[np.bool_]
+) -> None:
+    """Refuse two live rows in one place, all of them in places that the version covers.
+
+    Args:
+        where: names the shard in errors.
+        covered: by the version's coverage.
+        locators: of rows of the shard.
+        live: (n,) bool, those that are.
+
+    Raises:
+        BlobFormatError: a row of the table is there twice.
+    """
     if not locators.in_order:  # of those that ascend no two are the same
         numbers = np.sort(covered.numbers(locators, np.flatnonzero(live)))
         if (numbers[1:] == numbers[:-1]).any():
             raise BlobFormatError(f"{where} has a row of the table twice")
+
+
+def check_shards_have_cells(where: str, shards: Sequence[ShardEntry], cells: Partitions) -> None:
+    """Refuse cells of which a shard with rows has none: no query would be led to its rows.
+
+    Args:
+        where: names the index in errors.
+        shards: of the version.
+        cells: of it.
+
+    Raises:
+        BlobFormatError: a shard has rows, and no cell.
+    """
+    owners = {*np.unique(cells.shards).tolist()}
+    for shard in shards:
+        if shard.kind == "graph" and shard.rows and shard.shard_id not in owners:
+            raise BlobFormatError(
+                f"{where}: no partition lies in shard {shard.shard_id}, which has {shard.rows} rows"
+            )
 
 
 def check_counts(where: str, shard: ShardEntry, rows: int, tombstones: NDArray[np.integer]) -> None:

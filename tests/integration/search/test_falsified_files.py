@@ -1,23 +1,31 @@
 """Index files with right checksums and wrong sense: never a wrong row, and doctor tells."""
 
 import io
+import json
 import tracemalloc
 from contextlib import suppress
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from puffin_ann import open_index
 from puffin_ann.blobs import coverage as coverage_blob
-from puffin_ann.blobs import partitions, rows
+from puffin_ann.blobs import partitions, routing, rows
 from puffin_ann.blobs.encoding import strings
 from puffin_ann.errors import FormatError
 from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.search.index_version import load_version
 from puffin_ann.search.shards.load import load_shard
-from tests.support import builds, falsified_columns, falsified_files, falsified_index
+from tests.support import (
+    builds,
+    falsified_columns,
+    falsified_files,
+    falsified_index,
+    table_events,
+)
 from tests.support.falsified_files import LIES, IndexFile
 from tests.support.falsified_rows import put_rows, replace_columns
 
@@ -55,6 +63,59 @@ def test_lies_are_told_from_the_truth(liar):
             told.add(name)
             assert liar.outcome() in (falsified_index.RIGHT, falsified_index.FELL_BACK), name
     assert told == {*FOUND}
+
+
+def test_cells_of_more_rows_than_there_are_trip_no_search_by_ranges(liar):
+    file = IndexFile.read(liar.path)
+    cells = file.only(partitions)
+    cells.sections["prow"] = np.full(len(cells.sections["prow"]) // 8, 2**64 - 1, "<u8").tobytes()
+    file.write(liar.path)
+    liar.register()
+
+    assert liar.outcome() == falsified_index.RIGHT
+
+
+def test_a_row_that_a_shard_has_twice_is_not_answered_by_ranges(words):
+    """It would be answered by the vector of another row, in the place of that."""
+    path = Path(table_events.publish(words, "run").removeprefix("file://"))
+    file = IndexFile.read(path)
+    blob = file.all(rows)[0]
+    found = rows.read(io.BytesIO(blob.content()))
+    columns = [column.copy() for column in (found.file_ids, found.row_groups, found.offsets)]
+    for column in columns:
+        column[-1] = column[0]
+    put_rows(blob, replace_columns(found, columns))
+    file.write(path)
+    liar = falsified_index.Liar(words.refresh(), "exact", path, b"", builds.live(words))
+    liar.register()
+
+    found = liar.by_ranges(liar.live[1].astype(np.float32))
+
+    assert any("has a row of the table twice" in told for told in damaged_by(found))
+
+
+def test_a_shard_that_no_partition_leads_to_hides_no_row(liar):
+    """A delta that calls itself a graph has none; its rows would never be looked at."""
+    file = IndexFile.read(liar.path)
+    blob = file.only(routing)
+    records = blob.records("shrd", routing.SHARD)
+    assert records["kind"].any()
+    records["kind"] = 0
+    blob.sections["shrd"] = records.tobytes()
+    file.write(liar.path)
+    liar.register()
+    ids, vectors = liar.live
+    index = open_index(liar.table.refresh(), builds.INDEX)
+
+    found = index.search(vectors[ids >= 60].astype(np.float32), 1, columns=["id"])
+
+    assert found.num_rows == np.count_nonzero(ids >= 60)
+    np.testing.assert_allclose(found["distance"], 0.0, atol=1e-6)
+    assert damaged_by(found)
+
+
+def damaged_by(found) -> list[str]:
+    return json.loads(found.schema.metadata[b"puffin_ann"])["damaged"]
 
 
 def test_lies_about_included_columns_hide_no_row_and_answer_none(words):
@@ -213,7 +274,8 @@ def test_doctor_tells_of_rows_in_the_order_of_cells_that_lie_elsewhere(liar):
 
     assert len(damaged) == 2, "each of the two shards"
     assert all("which does not lie in it" in finding.what for finding in damaged)
-    assert liar.outcome() == falsified_index.RIGHT, "who asks whole shards needs no cells"
+    assert liar.outcome(by_ranges=False) == falsified_index.RIGHT, "whole shards need no cells"
+    assert liar.outcome() == falsified_index.FELL_BACK
 
 
 def cells(blob):

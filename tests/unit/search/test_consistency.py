@@ -2,6 +2,7 @@
 
 import io
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,11 +12,12 @@ from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs import rows_v1, tombstones
 from puffin_ann.blobs.cells import CellStarts
 from puffin_ann.blobs.coverage import CoveredFile, CoveredFiles
+from puffin_ann.blobs.partitions import none
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.blobs.rows import Rows
 from puffin_ann.errors import BlobFormatError
 from puffin_ann.search import consistency
-from puffin_ann.search.consistency import CoveredRows, check_rows
+from puffin_ann.search.consistency import CoveredRows, check_rows, check_shards_have_cells
 from puffin_ann.search.row_locators import Locators
 from tests.support import rows_v1_writer
 from tests.support.blob_samples import sample_rows
@@ -126,6 +128,20 @@ def test_no_row_is_indexed_where_nothing_is_covered():
 
     with pytest.raises(BlobFormatError, match="no row is indexed"):
         check_rows("x", entry, CoveredRows.of(CoveredFiles.of([])), locators, deleted)
+
+
+@pytest.mark.parametrize("kind", ["graph", "delta"])
+@pytest.mark.parametrize("rows", [0, 8])
+def test_a_graph_shard_with_rows_has_a_cell(kind, rows):
+    cells = replace(none("l2", 2), shards=np.array([1, 3, 1], np.uint32))
+    shards = [ShardEntry(number, "", 5, 0, 0, "graph") for number in (3, 1)]
+    shards.append(ShardEntry(2, "", rows, 0, 0, kind))
+
+    if kind == "graph" and rows:
+        with pytest.raises(BlobFormatError, match="x: no partition lies in shard 2.* 8 rows"):
+            check_shards_have_cells("x", shards, cells)
+    else:
+        check_shards_have_cells("x", shards, cells)
 
 
 def test_more_rows_than_there_must_be_are_refused_before_they_are_decoded():

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
+from puffin_ann.airflow.failures import log_defect
 from puffin_ann.airflow.state.document import Limits, StateDocument
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import EnvironmentProblemError, IndexNotFoundError, PuffinAnnError
@@ -36,8 +37,8 @@ def look_at(declaration: IndexDeclaration) -> StateDocument:
         return document_of(declaration, "unreachable", UNREACHABLE)
     except PuffinAnnError as error:
         return document_of(declaration, "problem", sentence(str(error)))
-    except Exception:
-        log.exception("index %s: how it stands cannot be found", declaration.name)
+    except Exception as error:
+        log_defect(f"index {declaration.name}: how it stands cannot be found", error)
         return document_of(declaration, "problem", "it cannot be told; see the log")
     made = document_of(declaration, "found")
     return made.model_copy(update={"overview": found, "found_ms": made.looked_ms})
@@ -90,7 +91,9 @@ def collect_undeclared(declared: Mapping[str, Sequence[str]]) -> Iterator[StateD
             return undeclared(table, declared[table])
         except PuffinAnnError as error:
             log.warning("what else table %s holds is not known: %s", table, error)
-            return []
+        except Exception as error:  # else it would be waited for in vain
+            log_defect(f"what else table {table} holds is not known", error)
+        return []
 
     for table, names in _side_by_side(declared, look, DEADLINE_SECONDS):
         for name in names or ():

@@ -1,15 +1,13 @@
 """What tasks do that know, or find out, how indexes stand: keep it for the page."""
 
-import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from airflow.sdk import Context
 
 from puffin_ann.airflow.dag_ids import REASON
+from puffin_ann.airflow.failures import log_defect
 from puffin_ann.declaration import IndexDeclaration
-
-log = logging.getLogger("airflow.task")
 
 FORGET_MS = 24 * 3600 * 1000
 """After so long without a look at it, a document is of an index that is not declared any more."""
@@ -26,8 +24,8 @@ def tell_state(declaration: IndexDeclaration) -> None:
 
         for document in collect([declaration]):
             save(document)
-    except Exception:
-        log.exception("how index %s stands is not kept for the page", declaration.name)
+    except Exception as error:
+        log_defect(f"how index {declaration.name} stands is not kept for the page", error)
 
 
 def say_why(context: Context, reason: str) -> None:

@@ -15,6 +15,7 @@ from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.errors import FormatError
+from puffin_ann.search.consistency import check_shards_have_cells
 from puffin_ann.search.index_version import IndexVersion
 
 EVERYWHERE_ROWS = 1 << 20
@@ -128,7 +129,9 @@ class Routes:
         if not (graphs and self._routing.cells.count):
             return None
         try:
-            return self._version.cells(self._io).among(graphs)
+            found = self._version.cells(self._io).among(graphs)
+            check_shards_have_cells(self._version.index, self._routing.shards, found)
+            return found
         except FormatError as error:
             log.error("the cells of index %s cannot be read: %s", self._version.index, error)
             self.lost_cells = str(error)

@@ -1,6 +1,7 @@
 """How indexes stand is kept as documents of a bounded size, and one silent catalog costs one."""
 
 import threading
+import time
 
 import pyarrow as pa
 import pytest
@@ -98,6 +99,48 @@ def test_what_a_catalog_says_of_itself_is_not_told(declaration, monkeypatch):
     found = look_at(declaration)
     assert found.outcome == "unreachable"
     assert "db.internal" not in found.as_text()
+
+
+def fail_by_others(*_):
+    raise OSError("refused by postgresql://svc:S3cretPw@db.internal/lake")
+
+
+def test_what_others_say_of_themselves_is_logged_without_its_secrets(
+    declaration, variables, monkeypatch, caplog
+):
+    monkeypatch.setattr(collect_module, "overview", fail_by_others)
+    monkeypatch.setattr(collect_module, "undeclared", fail_by_others)
+    assert look_at(declaration).outcome == "problem"
+    monkeypatch.setattr(collect_module, "DEADLINE_SECONDS", 30.0)
+    begun = time.monotonic()
+    assert list(collect_module.collect_undeclared({declaration.table: ["words"]})) == []
+    assert time.monotonic() - begun < 10, "it was not waited for"
+    monkeypatch.setattr(store, "save", fail_by_others)
+    tell.tell_state(declaration)
+    assert caplog.text.count("OSError: refused by postgresql://***@db.internal/lake") == 4
+    assert "S3cretPw" not in caplog.text + "".join(variables.values())
+
+
+SECRET = "Pl4ntedS3cret"
+
+
+def test_nothing_that_is_kept_for_the_page_holds_a_declared_secret(declaration, variables):
+    spark = {
+        "conf": {"spark.hadoop.fs.s3a.secret.key": f"{SECRET}-conf"},
+        "env": {"DB_PASSWORD": f"{SECRET}-env"},
+        "files": [f"https://u:{SECRET}-file@host/a"],
+        "applications": f"https://u:{SECRET}-apps@host/apps",
+    }
+    planted = IndexDeclaration.model_validate({**declaration.model_dump(), "spark": spark})
+    told = list(tell.collect_all([planted]))
+    told += variables.values()
+    refresh_in_process(planted, run_id="test")
+    told += tell.collect_all([planted])
+    told += variables.values()
+    outcomes = [found.outcome for text in told if (found := store.parse(text)) is not None]
+    assert outcomes == ["not_built", "found"]
+    assert "recall_target" in told[-1]
+    assert SECRET not in "".join([*told, repr(planted)])  # which tracebacks and logs show
 
 
 def test_a_silent_catalog_costs_its_own_row_alone(declaration):

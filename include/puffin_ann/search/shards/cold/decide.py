@@ -46,7 +46,7 @@ def is_too_much(
         dimension: of the index.
         most_share: of a shard's rows.
     """
-    rows = np.array([entry.rows for entry in entries], np.uint64)
+    rows = np.array([max(1, entry.rows) for entry in entries], np.uint64)
     found: NDArray[np.bool_] = wanted_rows > most_share * rows
     if 4 * dimension * int(wanted_rows[~found].sum()) > MOST_BYTES:
         found[:] = True

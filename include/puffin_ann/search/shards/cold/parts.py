@@ -28,7 +28,7 @@ from puffin_ann.errors import BlobFormatError, ChecksumError, FormatError, Puffi
 from puffin_ann.lake.store.ranges import Range
 from puffin_ann.lake.store.sparse_file import SparseFile
 from puffin_ann.puffin.reader import content_of
-from puffin_ann.search.consistency import check_cells
+from puffin_ann.search.consistency import check_cells, check_once, check_places
 from puffin_ann.search.index_files import BlobPlace, VersionFiles
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.row_locators import Locators, are_among
@@ -204,12 +204,9 @@ class OpenShard:
         ordinals = np.concatenate([np.arange(start, stop) for _, start, stop in runs])
         locators = Locators.of(Rows(*columns))
         deleted = are_among(self._deleted, ordinals)
-        wrong = self._version.covered.not_among(locators) & ~deleted
-        if wrong.any():
-            row = int(ordinals[wrong.argmax()])
-            raise BlobFormatError(
-                f"{self._where} has row {row} where by the coverage blob no row is indexed"
-            )
+        covered = self._version.covered
+        check_places(self._where, covered, locators, deleted, ordinals)
+        check_once(self._where, covered, locators, ~deleted)
         sizes = [stop - start for _, start, stop in runs]
         cells = np.repeat(np.array([cell for cell, _, _ in runs], np.int64), sizes)
         return SomeRows(cells, vectors, errors, locators, deleted, ordinals)

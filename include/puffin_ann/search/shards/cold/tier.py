@@ -107,8 +107,13 @@ class ColdTier:
         cells = self.shards.cells
         owners, places = np.unique(cells.shards[asked], return_inverse=True)
         rows = np.bincount(places, weights=cells.rows[asked], minlength=len(owners))
-        found = zip(owners.tolist(), rows.astype(np.int64).tolist(), strict=True)
-        return {shard_id: count for shard_id, count in found if shard_id in self._numbers}
+        found = zip(owners.tolist(), rows.tolist(), strict=True)
+        # What the cells count is held to the shard: it may be any number, and out of date.
+        return {
+            shard_id: int(min(count, self._entry(shard_id).rows))
+            for shard_id, count in found
+            if shard_id in self._numbers
+        }
 
     def _too_large(self, entries: Sequence[ShardEntry], rows: Mapping[int, int]) -> set[int]:
         most = MOST_SHARE if self._mode == "lazy" else np.inf
