@@ -138,7 +138,7 @@ def test_a_graph_shard_with_rows_has_a_cell(kind, rows):
     shards.append(ShardEntry(2, "", rows, 0, 0, kind))
 
     if kind == "graph" and rows:
-        with pytest.raises(BlobFormatError, match="x: no partition lies in shard 2.* 8 rows"):
+        with pytest.raises(BlobFormatError, match=r"x: no partition lies in shard 2.* 8 rows"):
             check_shards_have_cells("x", shards, cells)
     else:
         check_shards_have_cells("x", shards, cells)
