@@ -8,6 +8,7 @@ allocation nor clearing.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,20 @@ Run = Callable[[QueryBatch, Whole, Fields | None], Whole]
 """(queries, last stamp used, graph that leads past their deleted rows, if it was made) -> the last
 stamp used then."""
 
+_Found = tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]
+"""Rows and distances, (q, k), and how many of them there are, (q,): written by a run."""
+
 _NONE_DELETED = np.empty(0, np.uint8)
+
+
+class _Asked(NamedTuple):
+    """What a run is asked; see `QueryBatch`, and `Run` of `past`."""
+
+    queries: NDArray[np.float32]
+    widths: NDArray[np.int64]
+    live: int
+    mask: NDArray[np.uint8]
+    past: Fields | None
 
 
 @dataclass(eq=False)
@@ -120,7 +134,8 @@ class Answering:
             widths = np.ascontiguousarray(width, np.int64)  # for others, kernels would be compiled
             widest = int(widths.max())
         else:
-            widths = np.full(len(queries), min(width, rows), np.int64)
+            widths = np.empty(len(queries), np.int64)
+            widths.fill(min(width, rows))
             widest = width
         limit = self.compared_from(live)
         compared = None  # a single query takes so little time that an array more would be felt
@@ -133,34 +148,14 @@ class Answering:
         distances = np.empty((len(queries), k), np.float32)
         counts = np.empty(len(queries), np.int64)
         mask = _NONE_DELETED if deleted is None or live == rows else deleted
-        past = self.past(mask, len(queries))
-
-        def run_some(some: slice) -> None:
-            scratch = self._take()
-            batch = QueryBatch(
-                self.metric.code,
-                self.vectors,
-                queries[some],
-                widths[some],
-                live,
-                SPARE,
-                mask,
-                scratch.stamps,
-                ids[some],
-                distances[some],
-                counts[some],
-            )
-            scratch.stamp = run(batch, scratch.stamp, past)
-            self._free.append(scratch)
-
+        asked = _Asked(queries, widths, live, mask, self.past(mask, len(queries)))
+        found = ids, distances, counts
         if threads <= 1 or len(queries) <= 1:
-            run_some(slice(None))
+            self._run(run, asked, found)
         else:
-            step = -(-len(queries) // threads)
-            parts = [slice(at, at + step) for at in range(0, len(queries), step)]
-            for _ in blas.parallel(run_some, parts, threads):
-                pass
-        if compared is not None or counts.min() < k:
+            self._run_side_by_side(run, asked, found, threads)
+        # Of a query alone the reduction would take a tenth of the search.
+        if compared is not None or (counts[0] if len(counts) == 1 else counts.min()) < k:
             rest = np.flatnonzero(counts < k if compared is None else compared | (counts < k))
             ids[rest], distances[rest] = self.exhaustive(
                 queries[rest], k, deleted=deleted, threads=threads
@@ -168,6 +163,26 @@ class Answering:
         if len(self._zero_rows):
             return self._with_zero_rows(ids, distances, deleted)
         return ids, distances
+
+    def _run(self, run: Run, asked: "_Asked", found: _Found) -> None:
+        scratch = self._take()
+        batch = QueryBatch(
+            self.metric.code, self.vectors, asked.queries, asked.widths, asked.live, SPARE,
+            asked.mask, scratch.stamps, *found,
+        )  # fmt: skip
+        scratch.stamp = run(batch, scratch.stamp, asked.past)
+        self._free.append(scratch)
+
+    def _run_side_by_side(self, run: Run, asked: "_Asked", found: _Found, threads: int) -> None:
+        def run_some(some: slice) -> None:
+            part = asked._replace(queries=asked.queries[some], widths=asked.widths[some])
+            self._run(run, part, (ids[some], distances[some], counts[some]))
+
+        ids, distances, counts = found
+        step = -(-len(counts) // threads)
+        parts = [slice(at, at + step) for at in range(0, len(counts), step)]
+        for _ in blas.parallel(run_some, parts, threads):
+            pass
 
     def exhaustive(
         self,
