@@ -21,7 +21,12 @@ F = TypeVar("F")
 DEADLINE_SECONDS = 30.0
 """For one index: what a catalog and a store need for a few hundred small requests."""
 
+PATIENCE_SECONDS = 3.0
+"""What takes longer is waited for beside the others: it keeps no place that they could have."""
+
 AT_ONCE = 8
+MOST_AT_ONCE = 64
+"""Those that are waited for beside the others included."""
 UNREACHABLE = "its catalog or its store does not answer; the log of the task says more"
 
 
@@ -113,30 +118,35 @@ def _side_by_side(
 
     What is given up on goes on in a thread that no process waits for.
     """
-    todo: SimpleQueue[A] = SimpleQueue()
+    waiting = list(asked)
+    patience = min(PATIENCE_SECONDS, deadline)
+    places = threading.BoundedSemaphore(AT_ONCE)
+    crowd = threading.BoundedSemaphore(MOST_AT_ONCE)
     done: SimpleQueue[tuple[A, F | None]] = SimpleQueue()
-    for subject in asked:
-        todo.put(subject)
-    count = todo.qsize()
 
-    def work() -> None:
-        while True:
-            try:
-                subject = todo.get_nowait()
-            except Empty:
-                return
-            done.put((subject, _within(subject, look, deadline)))
+    def work(subject: A) -> None:
+        answer: SimpleQueue[F] = SimpleQueue()
+        threading.Thread(target=lambda: answer.put(look(subject)), daemon=True).start()
+        found = _within(answer, patience)
+        places.release()
+        if found is None:
+            found = _within(answer, deadline - patience)
+        crowd.release()
+        done.put((subject, found))
 
-    for _ in range(min(AT_ONCE, count)):
-        threading.Thread(target=work, daemon=True).start()
-    for _ in range(count):
+    def deal() -> None:
+        for subject in waiting:
+            crowd.acquire()
+            places.acquire()
+            threading.Thread(target=work, args=(subject,), daemon=True).start()
+
+    threading.Thread(target=deal, daemon=True).start()
+    for _ in waiting:
         yield done.get()
 
 
-def _within(subject: A, look: Callable[[A], F], deadline: float) -> F | None:
-    answer: SimpleQueue[F] = SimpleQueue()
-    threading.Thread(target=lambda: answer.put(look(subject)), daemon=True).start()
+def _within(answer: SimpleQueue[F], seconds: float) -> F | None:
     try:
-        return answer.get(timeout=deadline)
+        return answer.get(timeout=seconds)
     except Empty:
         return None

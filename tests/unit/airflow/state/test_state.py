@@ -160,6 +160,25 @@ def test_a_silent_catalog_costs_its_own_row_alone(declaration):
     assert sum(outcome == "unreachable" for outcome in found.values()) == 5
 
 
+def test_silent_catalogs_keep_no_place_that_others_wait_for(declaration, monkeypatch):
+    monkeypatch.setattr(collect_module, "PATIENCE_SECONDS", 0.01)
+    ever = threading.Event()
+    silent = 5 * collect_module.AT_ONCE
+    several = [declaration.model_copy(update={"name": f"i{n}"}) for n in range(silent + 4)]
+
+    def look(one):
+        if int(one.name[1:]) < silent:  # those that never answer come first
+            ever.wait()
+        return document_of(one, "not_built")
+
+    found = collect(several, look=look, deadline=60.0)
+    begun = time.monotonic()
+    answered = {next(found).index for _ in range(4)}
+    ever.set()
+    assert answered == {f"i{silent + n}" for n in range(4)}
+    assert time.monotonic() - begun < 30, "one deadline was waited for"
+
+
 def test_while_a_catalog_is_silent_the_last_figures_stay_with_their_age():
     before = document("words")
     silent = document("words", "unreachable").model_copy(
