@@ -2,6 +2,7 @@
 
 import gc
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from airflow.api_fastapi.core_api.security import GetUserDep
-from fastapi import FastAPI, Header, HTTPException, Response
+from fastapi import FastAPI, Header, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse
 
@@ -60,6 +61,7 @@ def application() -> Any:
     """
     _leave_to_itself_what_is_loaded()
     app = FastAPI(title="puffin-ann", docs_url=None, redoc_url=None, openapi_url=None)
+    app.middleware("http")(_with_headers)
     loaded = {file.name: file.read_bytes() for file in STATIC.iterdir() if file.suffix in MEDIA}
 
     @app.get("/", response_class=HTMLResponse)
@@ -110,6 +112,16 @@ def application() -> Any:
         return _file(name, loaded[name], if_none_match)
 
     return app
+
+
+async def _with_headers(
+    request: Request, answer: Callable[[Request], Awaitable[Response]]
+) -> Response:
+    """Give every answer the headers, those to what no route takes or a user may not have, too."""
+    made = await answer(request)
+    for name, value in HEADERS.items():
+        made.headers.setdefault(name, value)
+    return made
 
 
 def _leave_to_itself_what_is_loaded() -> None:
