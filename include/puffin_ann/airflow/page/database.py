@@ -85,6 +85,8 @@ class Known:
     """Runs that are at work, or queued."""
     documents: tuple[StateDocument, ...]
     asking: tuple[Asking, ...] = ()
+    broke: dict[tuple[str, str], str] = field(default_factory=dict)
+    """The task that failed first, by DAG and run, of last runs that failed."""
     unwatched: dict[str, str] = field(default_factory=dict)
     """Why the watcher of its table cannot look, by the id of the DAG that it would start."""
 
@@ -124,6 +126,7 @@ def read(readable: set[str]) -> Known:
             running=dict(running),
             documents=tuple(_documents(ask)),
             asking=tuple(_asking(ask, ids)) if running else (),
+            broke=_broke(ask, [run for run in last.values() if run.state == "failed"]),
             unwatched={dag_id: why for dag_id, why in _unwatched(ask) if dag_id in ids},
         )
 
@@ -230,6 +233,22 @@ def _asking(ask: Ask, dag_ids: set[str]) -> Iterable[Asking]:
     for dag_id, run_id in rows:
         if dag_id in dag_ids:
             yield Asking(dag_id, run_id)
+
+
+def _broke(ask: Ask, failed: Sequence[Run]) -> dict[tuple[str, str], str]:
+    """Return the task that failed first of each run that failed."""
+    if not failed:
+        return {}
+    rows = ask(
+        select(TASKS.dag_id, TASKS.run_id, TASKS.task_id)
+        .where(
+            TASKS.dag_id.in_({run.dag_id for run in failed}),
+            TASKS.run_id.in_({run.run_id for run in failed}),
+            TASKS.state == "failed",
+        )
+        .order_by(TASKS.end_date.desc())
+    )
+    return {(dag_id, run_id): task_id for dag_id, run_id, task_id in rows}
 
 
 @dataclass

@@ -9,7 +9,7 @@ from weakref import ref
 from puffin_ann.airflow.page import charts, figures
 from puffin_ann.airflow.page.database import Run
 from puffin_ann.airflow.page.markup import Content, Markup, element, joined, page
-from puffin_ann.airflow.page.rows import STATES, Row
+from puffin_ann.airflow.page.rows import STATES, Row, kind_of
 from puffin_ann.airflow.state.document import StateDocument
 
 TITLE = "Vector indexes"
@@ -148,7 +148,9 @@ def _row(row: Row, now_ms: int) -> Markup:
         else element("a", row.index, href=address(row))
     )
     title = element("th", name, element("small", row.table), scope="row")
-    state = element("td", badge(row), element("small", row.words), data_value=row.rank)
+    logs = [joined(" ", _log(run, task)) for run, task in row.broke]
+    words = element("small", row.words, *logs)
+    state = element("td", badge(row), words, data_value=row.rank)
     return element(
         "tr",
         title,
@@ -158,6 +160,12 @@ def _row(row: Row, now_ms: int) -> Markup:
         data_state=row.state,
         data_text=f"{row.index} {row.table}".lower(),
     )
+
+
+def _log(run: Run, task: str) -> Markup:
+    """Return a link to the log of a task that failed."""
+    at = f"{run_address(run.dag_id, run.run_id)}/tasks/{quote(task, safe='')}"
+    return element("a", f"log of {task}", href=at, data_airflow=True)
 
 
 _kept: dict[int, tuple[ref[StateDocument], Markup]] = {}
@@ -226,6 +234,7 @@ def _times(row: Row, now_ms: int) -> list[Markup]:
             "Last run",
             last.ended_ms if last else None,
             outcome(last, now_ms) if last else figures.NOTHING,
+            element("small", dag_link(last.dag_id, kind_of(last))) if last else None,
         ),
         _cell("Next", row.next_ms, figures.until(row.next_ms, now_ms)),
         _cell("Looked at", looked, figures.ago(looked, now_ms), older),

@@ -43,6 +43,7 @@ class Row:
         document: how it stood when it was last looked at; None if it was not yet.
         last: the newest run that has ended.
         failed: the last runs of DAGs whose last run failed.
+        broke: the task that failed first, of those of them of which it is known.
         running: at work, or queued.
         asking: runs that wait for approval.
         next_ms: when the next run is due by the clock.
@@ -57,6 +58,7 @@ class Row:
     document: StateDocument | None = None
     last: Run | None = None
     failed: tuple[Run, ...] = ()
+    broke: tuple[tuple[Run, str], ...] = ()
     running: tuple[Run, ...] = ()
     asking: tuple[Asking, ...] = ()
     next_ms: int | None = None
@@ -155,6 +157,11 @@ def _declared(
         document=document,
         last=max(ended, key=lambda run: run.ended_ms or 0, default=None),
         failed=failed,
+        broke=tuple(
+            (run, known.broke[run.dag_id, run.run_id])
+            for run in failed
+            if (run.dag_id, run.run_id) in known.broke
+        ),
         running=running,
         asking=asking,
         next_ms=min(due, default=None),
@@ -176,7 +183,7 @@ def _state(
 ) -> tuple[State, str]:
     """Return the worst that can be said, and why."""
     if failed:
-        kinds = ", ".join(sorted(_kind(run) for run in failed))
+        kinds = ", ".join(sorted(kind_of(run) for run in failed))
         return "failing", f"the last run failed: {kinds}"
     if document is not None and document.outcome in ("problem", "unreachable"):
         state: State = "failing" if document.outcome == "problem" else "unreachable"
@@ -189,13 +196,13 @@ def _state(
         run for run in running if run.state == "running" and (run.dag_id, run.run_id) not in waiting
     ]
     if at_work:
-        return "building", f"at work: {', '.join(sorted({_kind(run) for run in at_work}))}"
+        return "building", f"at work: {', '.join(sorted({kind_of(run) for run in at_work}))}"
     if asking:
         return "waiting", "a build waits for approval"
     if behind:
         return "stale", behind
     if running:
-        return "waiting", f"queued: {', '.join(sorted({_kind(run) for run in running}))}"
+        return "waiting", f"queued: {', '.join(sorted({kind_of(run) for run in running}))}"
     if document is None:
         return "waiting", "nobody has looked at it yet"
     if document.outcome == "not_built":
@@ -225,5 +232,6 @@ def _behind(document: StateDocument | None) -> str:
     return "; ".join(said)
 
 
-def _kind(run: Run) -> str:
+def kind_of(run: Run) -> str:
+    """Return what kind of run it is: of a build, a refresh, and so on."""
     return next((kind for kind in KINDS if run.dag_id.startswith(f"ann_{kind}_")), run.dag_id)

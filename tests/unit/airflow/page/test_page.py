@@ -90,6 +90,14 @@ class TestStates:
         assert row.state == "failing"
         assert row.words == "the last run failed: refresh"
 
+    def test_a_failing_one_leads_to_its_dag_its_run_and_the_log_of_the_task_that_failed(self):
+        failed = run("ann_refresh_words", "failed")
+        found = known(*dags("words"), documents=[document("words")], last=(failed,))
+        row = only(replace(found, broke={(failed.dag_id, failed.run_id): "publish"}))
+        page = overview_page([row], NOW_MS)
+        for at in ("", "/runs/manual__1", "/runs/manual__1/tasks/publish"):
+            assert f'href="../dags/ann_refresh_words{at}"' in page
+
     def test_one_whose_catalog_is_silent_is_unreachable_and_keeps_its_last_figures(self):
         silent = document("words", "unreachable", "no answer")
         row = only(known(*dags("words"), documents=[silent]))
@@ -362,6 +370,18 @@ class TestApplication:
         assert "unsafe" not in policy
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["cache-control"] == "no-store"
+
+    @pytest.mark.parametrize("path", ["/none", "/index", "/query", "/index?of=<b>", "/static/x"])
+    def test_what_is_refused_has_the_same_headers(self, client, application, path):
+        for refused in (client.get(path), client.post("/"), TestClient(serve).get("/none")):
+            assert refused.status_code >= 400
+            assert refused.headers["content-security-policy"].startswith("default-src 'none'")
+            assert refused.headers["x-content-type-options"] == "nosniff"
+            assert refused.headers["cache-control"] == "no-store"
+        application.dependency_overrides.clear()
+        nobody = client.get("/")
+        assert nobody.status_code == 401
+        assert nobody.headers["content-security-policy"].startswith("default-src 'none'")
 
     def test_a_browser_asks_for_a_file_again_and_gets_it_once(self, client):
         first = client.get("/static/uPlot.iife.min.js")
