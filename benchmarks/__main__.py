@@ -35,6 +35,7 @@ def _family(module: str, *arguments: str) -> Measure:
 FAMILIES: Mapping[str, Measure] = {
     "graphs-glove-100d": _family("graphs", "glove-100d"),
     "graphs-gloss-384d": _family("graphs", "gloss-384d"),
+    "graphs-gloss-384d-117k": _family("graphs", "gloss-384d-117k"),
     "lists-glove-100d": _family("lists", "glove-100d"),
     "lists-gloss-384d": _family("lists", "gloss-384d"),
     "deleted-glove-100d": _family("deleted", "glove-100d"),

@@ -76,6 +76,16 @@ def through_blob(algorithm: str, built: Any, folder: Path) -> tuple[SearchableSh
     return one.open(unpacked), unpacked
 
 
+def build_searchable(
+    algorithm: str, vectors: NDArray[np.float32], folder: Path
+) -> tuple[Timed, SearchableShard]:
+    """Build a shard, write it, open it and ask it once: all that comes before answers is timed."""
+    with Clock() as clock:
+        shard, _ = through_blob(algorithm, build_ours(algorithm, vectors, folder)[1], folder)
+        shard.search(vectors[:1], NEIGHBOURS, width=NEIGHBOURS)
+    return clock.timed, shard
+
+
 def ours(algorithm: str, shard: SearchableShard, threads: int = 1) -> Contender:
     """Return a shard of ours as a contender: its width is the effort."""
 
@@ -104,19 +114,19 @@ def check_answers(shard: SearchableShard, data: DataSet, width: int = 64) -> Non
         raise AssertionError("exhaustive search does not find what brute force finds")
 
 
-def build_hnswlib(vectors: NDArray[np.float32]) -> tuple[Timed, Any]:
-    """Build hnswlib's graph with M 16 and ef 200."""
+def build_hnswlib(vectors: NDArray[np.float32], connections: int = 16) -> tuple[Timed, Any]:
+    """Build hnswlib's graph with an M, and ef 200."""
     import hnswlib
 
     index = hnswlib.Index("l2", vectors.shape[1])
     with Clock() as clock:
-        index.init_index(len(vectors), M=16, ef_construction=200)
+        index.init_index(len(vectors), M=connections, ef_construction=200)
         index.set_num_threads(BUILD_THREADS)
         index.add_items(vectors)
     return clock.timed, index
 
 
-def hnswlib_contender(index: Any) -> Contender:
+def hnswlib_contender(index: Any, name: str) -> Contender:
     """Return hnswlib as a contender: ef is the effort."""
 
     def search(queries: NDArray[np.float32], effort: int) -> NDArray[np.integer]:
@@ -124,7 +134,7 @@ def hnswlib_contender(index: Any) -> Contender:
         found: NDArray[np.integer] = index.knn_query(queries, k=NEIGHBOURS, num_threads=1)[0]
         return found
 
-    return Contender("hnswlib", search)
+    return Contender(name, search)
 
 
 def build_symphony(vectors: NDArray[np.float32], degree: int) -> tuple[Timed, Any]:
