@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import FastAPI, Header, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 
 from puffin_ann.airflow.page import database
 from puffin_ann.airflow.page.index_page import index_page
@@ -62,6 +62,7 @@ def application() -> Any:
     _leave_to_itself_what_is_loaded()
     app = FastAPI(title="puffin-ann", docs_url=None, redoc_url=None, openapi_url=None)
     app.middleware("http")(_with_headers)
+    app.exception_handler(Exception)(_failed)
     loaded = {file.name: file.read_bytes() for file in STATIC.iterdir() if file.suffix in MEDIA}
 
     @app.get("/", response_class=HTMLResponse)
@@ -122,6 +123,13 @@ async def _with_headers(
     for name, value in HEADERS.items():
         made.headers.setdefault(name, value)
     return made
+
+
+async def _failed(_: Request, __: Exception) -> Response:
+    """Answer where a route failed, which is outside of middleware; Airflow logs the error."""
+    return PlainTextResponse(
+        "the page failed: the log of Airflow's API server says why", 500, HEADERS
+    )
 
 
 def _leave_to_itself_what_is_loaded() -> None:

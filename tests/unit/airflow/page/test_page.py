@@ -342,6 +342,22 @@ class TestApplication:
         assert answer.status_code == 401
         assert "words" not in answer.text
 
+    def test_a_failure_has_the_same_headers_and_tells_nothing_of_its_cause(
+        self, client, monkeypatch
+    ):
+        def fail(_: set[str]) -> Known:
+            raise OSError("refused by postgresql://svc:S3cretPw@db.internal/airflow")
+
+        monkeypatch.setattr(application_module.database, "read", fail)
+        answer = TestClient(serve, raise_server_exceptions=False).get("/")
+        assert answer.status_code == 500
+        assert (
+            application_module.HEADERS.items()
+            <= {name: answer.headers.get(name) for name in application_module.HEADERS}.items()
+        )
+        assert "API server" in answer.text
+        assert "internal" not in answer.text
+
     @pytest.mark.parametrize("path", ["/", "/api"])
     def test_a_user_sees_the_indexes_whose_dags_they_may_read(self, client, path):
         answer = client.get(path)
