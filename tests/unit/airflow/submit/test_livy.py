@@ -2,9 +2,10 @@
 
 import json
 import sys
-import time
+from types import SimpleNamespace
 
 import pytest
+from airflow.providers.apache.livy.operators import livy as operators
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from puffin_ann.airflow.submit import livy as backend
@@ -25,6 +26,11 @@ spark:
 """
 
 
+def while_it_sleeps(monkeypatch, act) -> None:
+    """Act in place of the operator's pauses, and of nobody else's: other threads sleep, too."""
+    monkeypatch.setattr(operators, "time", SimpleNamespace(sleep=lambda _: act()))
+
+
 @pytest.fixture
 def livy(monkeypatch) -> Livy:
     with livy_server() as served:
@@ -37,7 +43,7 @@ def livy(monkeypatch) -> Livy:
 def stage(livy, declarations, load_dags, monkeypatch):
     """The train stage of an index that is declared to go through Livy, asked without pause."""
     monkeypatch.delenv("PYICEBERG_HOME", raising=False)
-    monkeypatch.setattr(time, "sleep", lambda _: None)
+    while_it_sleeps(monkeypatch, lambda: None)
     with (declarations / "words.yaml").open("a") as out:
         out.write(DECLARED)
     return load_dags()["ann_build_words"].get_task("train")
@@ -94,7 +100,7 @@ def test_a_batch_that_livy_does_not_take_fails_the_task_with_its_words(stage, li
 
 def test_a_killed_task_cancels_its_batch(stage, livy, context, monkeypatch):
     livy.states = ["running"]
-    monkeypatch.setattr(time, "sleep", lambda _: stage.on_kill())  # as a signal would
+    while_it_sleeps(monkeypatch, stage.on_kill)  # as a signal would
     with pytest.raises(AirflowException):
         stage.execute(context)
     assert livy.deleted == [1]
