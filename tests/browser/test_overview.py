@@ -42,6 +42,9 @@ def test_a_failing_a_building_and_an_unreachable_one_say_why(browser):
     assert "the last run failed: refresh" in text
     assert "at work: build" in text
     assert "there was no answer within 30 s" in text
+    logs = browser.all(f"{ROWS} td a[href$='/tasks/apply_changes']")
+    assert [log.text for log in logs] == ["log of apply_changes"]
+    assert "/dags/ann_refresh_reviews/runs/" in logs[0].get_attribute("href")
 
 
 def test_thirty_rows_fit_without_sideways_scrolling(browser):

@@ -203,6 +203,9 @@ STAGES = {
 }
 """Tasks of runs that have ended, each with its share of the time."""
 
+FAILS = "apply_changes"
+"""The task that fails of runs that do."""
+
 REASONS = {
     "ann_refresh_words": "refresh: 1,204 rows added and 12 removed",
     "ann_maintain_words": "rebuild: 11.0% of the rows of shard 3 are deleted",
@@ -226,16 +229,20 @@ def add_run(session, dag_id: str, state: str, minutes: int, took: int = 90) -> N
     session.flush()
     for task_id, part in STAGES.get(dag_id.split("_")[1], ()) if run.end_date else ():
         ended = began + timedelta(seconds=part * took)
+        is_failed = state == "failed" and task_id == FAILS
         values = {
             "task_id": task_id,
             "dag_id": dag_id,
             "run_id": run.run_id,
             "pool": "default_pool",
-            "state": "success",
+            "state": "failed" if is_failed else "success",
             "start_date": began,
+            "end_date": ended,
             "duration": part * took,
         }
         session.execute(insert(TaskInstance.__table__).values(values))
+        if is_failed:
+            break
         began = ended
     if run.end_date and (reason := REASONS.get(dag_id)):
         told = {"key": "reason", "value": reason, "task_id": "plan", "dag_run_id": run.id}
