@@ -176,6 +176,7 @@ class VamanaEngine:
             seed=seed,
             threads=threads,
             deleted=deleted,
+            folder=scratch,
             progress=tell,
         )
         tell("codes", 0.0)

@@ -1,6 +1,7 @@
 """Build a Vamana graph: the stages, in order."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,7 @@ def build(
     seed: int,
     threads: int,
     deleted: NDArray[np.uint8] | None = None,
+    folder: Path | None = None,
     progress: Progress | None = None,
 ) -> Adjacency:
     """Return a graph from whose entry every row can be reached.
@@ -53,6 +55,7 @@ def build(
         threads: threads to use.
         deleted: `(m,) uint8`, m ≤ n, non-zero for those of the first m rows that get no neighbours,
             and no edges but one that makes them reachable; None if all live.
+        folder: for files that end with the build; None keeps in memory what they would hold.
         progress: told the stage and the share of it that is done.
 
     Raises:
@@ -72,7 +75,7 @@ def build(
     if len(different) <= INSERTED_ROWS:
         graph = _inserted(space, different, most, keep, alpha, seed, threads)
     else:
-        graph = _bulk(space, different, most, alpha, seed, threads, tell)
+        graph = _bulk(space, different, most, alpha, seed, threads, folder, tell)
     _hang_equal(graph, first)
     _add_landmarks(space, different, graph, seed, threads)
     tell("repair", 0.0)
@@ -111,6 +114,7 @@ def _bulk(
     alpha: float,
     seed: int,
     threads: int,
+    folder: Path | None,
     tell: Progress,
 ) -> Adjacency:
     neighbours, degrees = bulk_build.build(
@@ -121,6 +125,7 @@ def _bulk(
         plan=bulk_build.Plan.of_dim(space.shape[1]),
         seed=[seed, 1],
         threads=threads,
+        folder=folder,
         progress=lambda share: tell("leaves", share),
     )
     size = max(SAMPLE_LEAST, int(len(different) * SAMPLE_SHARE))

@@ -1,13 +1,15 @@
 """Build a graph in bulk: exact neighbours within overlapping leaves, then pruned.
 
 Random rows lead; every row joins the leaves of its nearest leaders, so that near rows meet in
-several leaves; and all of that twice, with other leaders. Each row has its own slot for what it
+several leaves; and all of that twice, with other leaders. Wide rows are compared along the axes in
+which they vary most (`leading_axes`). Each row has its own slot for what it
 finds in each of its leaves, which makes the outcome the same in whatever order they are worked off.
 """
 
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,8 @@ from numpy.typing import NDArray
 from puffin_ann.ann.core import blas
 from puffin_ann.ann.graph.arguments import Space
 from puffin_ann.ann.vamana import kernels_bulk_build as kernels
+from puffin_ann.ann.vamana import leading_axes
+from puffin_ann.ann.vamana.leading_axes import Leading
 
 ASSIGN_BLOCK = 2048
 CHOOSE_BLOCK = 1024
@@ -68,6 +72,7 @@ def build(
     plan: Plan,
     seed: list[int],
     threads: int,
+    folder: Path | None,
     progress: Callable[[float], None],
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint16]]:
     """Return neighbours `(n, R) uint32`, 0 beyond the degree, and degrees `(n,) uint16`.
@@ -80,14 +85,16 @@ def build(
         plan: how much work to do.
         seed: of the leaders.
         threads: threads to use.
+        folder: for files that end with the build; None keeps in memory what they would hold.
         progress: told the share that is done.
     """
     forward = np.full((len(space), max(plan.slots, most)), kernels.NONE, np.uint32)
     generator = np.random.default_rng(seed)
+    near = leading_axes.of_rows(space, rows, folder, threads)
     with blas.single_thread():
         for turn in range(plan.rounds):
             slot = turn * plan.fan * plan.nearest
-            _leaves(space, rows, plan, generator, threads).find(forward, slot, threads)
+            _leaves(near, rows, plan, generator, threads).find(forward, slot, threads)
             progress((turn + 1) / (plan.rounds + 1))
     return _chosen(space, forward, most, alpha, threads)
 
@@ -96,7 +103,7 @@ def build(
 class _Leaves:
     """Entries are row · fan + slot, counted among the rows that take part."""
 
-    space: NDArray[np.float32]
+    near: Leading
     rows: NDArray[np.uint32]
     plan: Plan
     members: list[NDArray[np.uint32]]
@@ -104,12 +111,12 @@ class _Leaves:
     def find(self, forward: NDArray[np.uint32], first_slot: int, threads: int) -> None:
         """Find the nearest rows within every leaf and write them to their slots."""
         plan = self.plan
-        scratch = Scratch(plan, self.space.shape[1])
+        scratch = Scratch(plan, self.near.rows.shape[1])
 
         def work(entries: NDArray[np.uint32]) -> None:
             rows = self.rows[entries // plan.fan]
             slots = (first_slot + entries % plan.fan * plan.nearest).astype(np.uint32)
-            places = nearest_within(self.space, rows, plan.nearest, scratch)
+            places = nearest_within(self.near, rows, plan.nearest, scratch)
             kernels.put_neighbours(rows, slots, places, forward)
 
         for _ in blas.parallel(work, self.members, threads):
@@ -117,7 +124,7 @@ class _Leaves:
 
 
 def _leaves(
-    space: NDArray[np.float32],
+    near: Leading,
     rows: NDArray[np.uint32],
     plan: Plan,
     generator: np.random.Generator,
@@ -127,12 +134,12 @@ def _leaves(
     count = max(1, len(rows) * plan.fan // plan.leaf)
     leaders = rows[np.sort(generator.choice(len(rows), count, replace=False))]
     joined = np.empty((len(rows), plan.fan), np.uint32)
-    turned = np.ascontiguousarray(space[leaders].T)
-    squares = np.einsum("ij,ij->j", turned, turned)
+    turned = np.ascontiguousarray(near.rows[leaders].T)
+    squares = np.einsum("ij,ij->j", turned, turned) + near.rest[leaders]
 
     def join(first: int) -> None:
         part = slice(first, first + ASSIGN_BLOCK)
-        products = space[rows[part]] @ turned
+        products = near.rows[rows[part]] @ turned
         kernels.nearest(products, squares, -(1 << 40), joined[part])
 
     for _ in blas.parallel(join, range(0, len(rows), ASSIGN_BLOCK), threads):
@@ -147,7 +154,7 @@ def _leaves(
         if pieces > 1:
             entries = generator.permutation(entries)
         leaves += [part for part in np.array_split(entries, max(1, pieces)) if len(part) > 1]
-    return _Leaves(space, rows, plan, leaves)
+    return _Leaves(near, rows, plan, leaves)
 
 
 class Scratch(threading.local):
@@ -161,12 +168,13 @@ class Scratch(threading.local):
 
 
 def nearest_within(
-    space: NDArray[np.float32], rows: NDArray[np.uint32], count: int, scratch: Scratch
+    near: Leading, rows: NDArray[np.uint32], count: int, scratch: Scratch
 ) -> NDArray[np.uint32]:
     """Return each row's nearest others in a leaf, `(m, count) uint32` places in it."""
     size = len(rows)
     moved, squares = scratch.moved[:size], scratch.squares[:size]
-    kernels.gather(space, rows, moved, squares)
+    kernels.gather(near.rows, rows, moved, squares)
+    squares += near.rest[rows]
     products = scratch.products[: size * size].reshape(size, size)
     # All of them at once: numpy makes a matrix times its own transpose by half the multiplications.
     np.dot(moved, moved.T, out=products)

@@ -16,6 +16,7 @@ from puffin_ann.ann.graph.kernels_connectivity import NONE_DELETED
 from puffin_ann.ann.graph.primitives import Whole
 from puffin_ann.ann.vamana import bulk_build
 from puffin_ann.ann.vamana import kernels_insert as kernels
+from puffin_ann.ann.vamana.leading_axes import Leading
 
 BATCH = 1024
 """Rows that are compared with each other: at most what a leaf of the bulk build holds."""
@@ -106,7 +107,7 @@ class _Work:
         deleted: NDArray[np.uint8],
         threads: int,
     ) -> None:
-        self._rows, self._graph = space, graph
+        self._near, self._graph = Leading(space), graph
         self._space = Space(space.reshape(-1), space.shape[1])
         self._most = graph.neighbours.shape[1]
         self._keep, self._alpha, self._deleted = keep, alpha, deleted
@@ -120,7 +121,7 @@ class _Work:
         """Search a place for each of `(b,)` different rows, then make the edges both ways."""
         near = np.full((len(rows), NEAREST), kernels.NONE, np.uint32)
         if len(rows) > 1:
-            near = bulk_build.nearest_within(self._rows, rows, NEAREST, self._leaf)
+            near = bulk_build.nearest_within(self._near, rows, NEAREST, self._leaf)
         chosen = np.zeros((len(rows), self._most), np.uint32)
         counts = np.zeros(len(rows), np.uint16)
         twins = np.empty(len(rows), np.uint32)
