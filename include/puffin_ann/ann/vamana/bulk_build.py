@@ -94,24 +94,34 @@ def build(
     with blas.single_thread():
         for turn in range(plan.rounds):
             slot = turn * plan.fan * plan.nearest
-            _leaves(near, rows, plan, generator, threads).find(forward, slot, threads)
+            leaves = _leaves(near, rows, plan, generator, threads)
+            leaves.find(forward, slot, threads)
             progress((turn + 1) / (plan.rounds + 1))
-    return _chosen(space, forward, most, alpha, threads)
+    return _chosen(near.rows, forward, leaves.in_order, most, alpha, threads)
 
 
 @dataclass(frozen=True, eq=False)
 class _Leaves:
-    """Entries are row · fan + slot, counted among the rows that take part."""
+    """Entries are row · fan + slot, counted among the rows that take part.
+
+    Attributes:
+        near: what is compared.
+        rows: `(m,) uint32`, those that take part.
+        plan: how much work to do.
+        members: entries of each leaf.
+        in_order: `(m,) uint32`, the rows by their nearest leader.
+    """
 
     near: Leading
     rows: NDArray[np.uint32]
     plan: Plan
     members: list[NDArray[np.uint32]]
+    in_order: NDArray[np.uint32]
 
     def find(self, forward: NDArray[np.uint32], first_slot: int, threads: int) -> None:
         """Find the nearest rows within every leaf and write them to their slots."""
         plan = self.plan
-        scratch = Scratch(plan, self.near.rows.shape[1])
+        scratch = Scratch(plan, self.near.few)
 
         def work(entries: NDArray[np.uint32]) -> None:
             rows = self.rows[entries // plan.fan]
@@ -134,12 +144,12 @@ def _leaves(
     count = max(1, len(rows) * plan.fan // plan.leaf)
     leaders = rows[np.sort(generator.choice(len(rows), count, replace=False))]
     joined = np.empty((len(rows), plan.fan), np.uint32)
-    turned = np.ascontiguousarray(near.rows[leaders].T)
+    turned = np.ascontiguousarray(near.rows[leaders, : near.few].T)
     squares = np.einsum("ij,ij->j", turned, turned) + near.rest[leaders]
 
     def join(first: int) -> None:
         part = slice(first, first + ASSIGN_BLOCK)
-        products = near.rows[rows[part]] @ turned
+        products = near.rows[rows[part]][:, : near.few] @ turned
         kernels.nearest(products, squares, -(1 << 40), joined[part])
 
     for _ in blas.parallel(join, range(0, len(rows), ASSIGN_BLOCK), threads):
@@ -154,7 +164,8 @@ def _leaves(
         if pieces > 1:
             entries = generator.permutation(entries)
         leaves += [part for part in np.array_split(entries, max(1, pieces)) if len(part) > 1]
-    return _Leaves(near, rows, plan, leaves)
+    in_order = rows[np.argsort(joined[:, 0], kind="stable")]
+    return _Leaves(near, rows, plan, leaves, in_order)
 
 
 class Scratch(threading.local):
@@ -193,10 +204,12 @@ class _Seen(threading.local):
 def _chosen(
     space: NDArray[np.float32],
     forward: NDArray[np.uint32],
+    in_order: NDArray[np.uint32],
     most: int,
     alpha: float,
     threads: int,
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint16]]:
+    """Choose neighbours among all found; near rows soon after each other, which memory rewards."""
     rows = len(space)
     counts = np.zeros(rows, np.int32)
     blocks = [(at, min(at + CHOOSE_BLOCK, rows)) for at in range(0, rows, CHOOSE_BLOCK)]
@@ -215,10 +228,11 @@ def _chosen(
     flat = Space(space.reshape(-1), space.shape[1])
     found = kernels.Found(forward, counts, starts, sources)
 
-    def choose(block: tuple[int, int]) -> None:
-        kernels.choose(flat, found, *block, most, alpha, degrees)
+    def choose(first: int) -> None:
+        some = in_order[first : first + CHOOSE_BLOCK]
+        kernels.choose(flat, found, some, most, alpha, degrees)
 
-    for _ in blas.parallel(choose, blocks, threads):
+    for _ in blas.parallel(choose, range(0, len(in_order), CHOOSE_BLOCK), threads):
         pass
     kernels.compact(forward.reshape(-1), forward.shape[1], most, degrees)
     forward.resize((rows, most), refcheck=False)  # in place: no second copy of the graph

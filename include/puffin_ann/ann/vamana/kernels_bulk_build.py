@@ -40,7 +40,7 @@ def gather(
     """Copy rows of a space and move their mean to zero, which keeps the digits of distances.
 
     Args:
-        space: `(n, w) float32`.
+        space: `(n, d) float32`, d ≥ w: only the first w numbers are copied.
         rows: `(m,) uint32`.
         out: `(m, w) float32`, written.
         squares: `(m,) float32`, written: squared norms after the move.
@@ -330,19 +330,17 @@ class Found(NamedTuple):
 def choose(
     space: Space,
     found: Found,
-    first: Whole,
-    last: Whole,
+    rows: NDArray[np.uint32],
     most: Whole,
     alpha: float,
     degrees: NDArray[np.uint16],
 ) -> None:
-    """Prune what was found for rows `first` to `last`, both ways, to their neighbours.
+    """Prune what was found for some rows, both ways, to their neighbours.
 
     Args:
         space: the rows.
         found: its `forward` is changed: the neighbours chosen take the place of those found.
-        first: first row.
-        last: row after the last.
+        rows: `(m,) uint32`, those rows.
         most: R.
         alpha: slack.
         degrees: `(n,) uint16`, written.
@@ -350,7 +348,7 @@ def choose(
     forward, counts, starts = found.forward, found.counts, found.starts
     keys = np.empty(0, np.uint64)
     chosen = np.empty(most, np.uint32)
-    for i in range(first, last):
+    for i in rows:
         back = found.sources[starts[i] : starts[i + 1]]
         if counts[i] + len(back) > len(keys):
             keys = np.empty(2 * (counts[i] + len(back)), np.uint64)

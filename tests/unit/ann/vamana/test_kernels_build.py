@@ -169,8 +169,7 @@ def test_bulk_building_prunes_what_was_found_both_ways(seed):
     kernels_bulk_build.choose(
         space_of(space),
         kernels_bulk_build.Found(forward, counts, starts, sources),
-        0,
-        ROWS,
+        np.random.default_rng(seed).permutation(ROWS).astype(np.uint32),
         MOST,
         1.25,
         chosen,

@@ -11,15 +11,21 @@ DIM = 64
 ROWS = leading_axes.ROWS * DIM + 100
 
 
-def varying_little(rows=ROWS, axes=20, seed=1, scale=1.0):
+@pytest.fixture(autouse=True)
+def narrow(monkeypatch):
+    """Let rows be wide that a test has time for."""
+    monkeypatch.setattr(leading_axes, "WIDE", DIM)
+
+
+def varying_little(rows=ROWS, axes=20, dim=DIM, seed=1, scale=1.0):
     """Rows about a point that is not the origin, which vary in few directions, and a little in all.
 
     Those few directions are none of the space's own.
     """
     generator = np.random.default_rng(seed)
-    directions = np.linalg.qr(generator.standard_normal((DIM, axes)))[0].T
+    directions = np.linalg.qr(generator.standard_normal((dim, axes)))[0].T
     mixed = 4 * generator.standard_normal((rows, axes)) @ directions
-    moved = 3.0 + mixed + 0.5 * generator.standard_normal((rows, DIM))
+    moved = 3.0 + mixed + 0.9 * generator.standard_normal((rows, dim))
     return (moved * scale).astype(np.float32)
 
 
@@ -37,30 +43,37 @@ def test_distances_along_few_axes_are_nearly_those_of_the_rows():
 
     leading = leading_axes.of_rows(space, everyone(space), None, 2)
 
-    assert leading.rows.shape == (ROWS, 32)  # of 20 and a few more, in whole vectors
+    assert leading.few == 32  # the least that do, in whole vectors
+    assert leading.rows.shape == (ROWS, 48)
+    few = leading.rows[:, : leading.few]
     assert (leading.rest >= 0).all()
     exact = squared_distances(space)
-    told = squared_distances(leading.rows, leading.rest[0] + leading.rest[1:])
-    assert np.abs(told / exact - 1).max() < 0.05
-    alone = squared_distances(leading.rows)
+    told = squared_distances(few, leading.rest[0] + leading.rest[1:])
+    assert np.abs(told / exact - 1).max() < 0.08
+    alone = squared_distances(few)
     assert np.abs(told - exact).mean() < np.abs(alone - exact).mean() / 4
 
 
 def test_rows_that_vary_alike_in_all_directions_stay_as_they_are():
     space = np.random.default_rng(2).standard_normal((ROWS, DIM)).astype(np.float32)
-    assert leading_axes.of_rows(space, everyone(space), None, 1).rows is space
+    assert leading_axes.of_rows(space, everyone(space), None, 1).rows.base is space
 
 
 def test_few_rows_stay_as_they_are():
     space = varying_little(rows=leading_axes.ROWS * DIM - 1)
-    assert leading_axes.of_rows(space, everyone(space), None, 1).rows is space
+    assert leading_axes.of_rows(space, everyone(space), None, 1).rows.base is space
+
+
+def test_narrow_rows_stay_as_they_are():
+    space = varying_little(dim=DIM - 16)
+    assert leading_axes.of_rows(space, everyone(space), None, 1).rows.base is space
 
 
 def test_rows_that_take_no_part_do_not_choose_the_axes():
     space = varying_little()
     others = np.random.default_rng(3).standard_normal((ROWS, DIM)).astype(np.float32) * 1e6
     leading = leading_axes.of_rows(np.concatenate([space, others]), everyone(space), None, 1)
-    assert leading.rows.shape == (2 * ROWS, 32)
+    assert leading.rows.shape == (2 * ROWS, 48)
 
 
 def test_a_file_that_holds_them_has_no_name_and_nothing_depends_on_it_or_on_threads(tmp_path):
@@ -95,7 +108,7 @@ def lists_of(space, threads, folder):
 
 
 def test_a_build_finds_along_few_axes_what_it_finds_by_whole_rows(tmp_path, monkeypatch):
-    space = varying_little(rows=4000)
+    space = varying_little()
     found, degrees = lists_of(space, 1, None)
     again, _ = lists_of(space, 3, tmp_path)
     assert np.array_equal(found, again)
@@ -109,5 +122,5 @@ def test_a_build_finds_along_few_axes_what_it_finds_by_whole_rows(tmp_path, monk
         rows = zip(lists.tolist(), counts.tolist(), nearest, strict=True)
         return np.mean([row in line[:count] for line, count, row in rows])
 
-    assert share_of_nearest(whole, degrees_of_whole) > 0.9
+    assert share_of_nearest(whole, degrees_of_whole) > 0.8
     assert share_of_nearest(found, degrees) > 0.98 * share_of_nearest(whole, degrees_of_whole)
