@@ -9,6 +9,7 @@ from home import QUICK_JVM
 from hypothesis import settings
 
 from puffin_ann import redaction
+from puffin_ann import settings as settings_of_process
 from puffin_ann.settings import Settings
 
 pytest.register_assert_rewrite("tests.support")
@@ -71,3 +72,10 @@ def pytest_runtest_setup(item):
 def _no_secret_met(monkeypatch):
     """The password of one test's catalog may be a plain word in another's messages."""
     monkeypatch.setattr(redaction, "_met", {})
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_kept():
+    """What a test read from its variables is no setting of the next."""
+    yield
+    settings_of_process.settings.cache_clear()
