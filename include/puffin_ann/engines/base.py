@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 
+from puffin_ann.ann.core.memmap import as_asked
 from puffin_ann.ann.core.types import Answers, Width
 from puffin_ann.blobs.encoding.stored_vectors import PLAIN, Stored
 from puffin_ann.declaration import PARAMETERS, in_words
@@ -218,14 +219,14 @@ def check_subspaces(algorithm: str, parameters: BaseModel, dimension: int) -> No
 
 
 def check_search(queries: NDArray[np.float32], k: int, dimension: int) -> NDArray[np.float32]:
-    """Return queries as C-contiguous float32; `QueryError` if they or k cannot be."""
+    """Return queries as kernels take them, float32; `QueryError` if they or k cannot be."""
     if queries.ndim != 2 or queries.shape[1] != dimension:
         raise QueryError(
             f"queries have shape {queries.shape}; this index has vectors of {dimension} dimensions"
         )
     if k < 1:
         raise QueryError(f"k is {k}; at least 1 is needed")
-    return np.ascontiguousarray(queries, np.float32)
+    return as_asked(np.ascontiguousarray(queries, np.float32))
 
 
 _UINT8 = np.dtype(np.uint8)

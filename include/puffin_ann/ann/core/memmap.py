@@ -118,3 +118,12 @@ def read_only(array: NDArray[Scalar]) -> NDArray[Scalar]:
     view = np.ascontiguousarray(array).view(np.ndarray)
     view.flags.writeable = False
     return view
+
+
+def as_asked(array: NDArray[Scalar]) -> NDArray[Scalar]:
+    """Return the array as kernels take what a caller asks: contiguous, aligned and writable.
+
+    Copied only if it must be, see `read_only`: a query out of Arrow or Parquet is not writable, and
+    the first such would wait for seconds until kernels are compiled for its kind.
+    """
+    return array if array.flags.carray else np.require(array, requirements=("C", "A", "W"))

@@ -7,13 +7,13 @@ allocation nor clearing.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.core import blas
+from puffin_ann.ann.core.known_masks import KnownMask
 from puffin_ann.ann.core.lasting_masks import LastingMasks
 from puffin_ann.ann.core.live_rows import LiveRows
 from puffin_ann.ann.core.memmap import read_only
@@ -51,17 +51,25 @@ class _Asked(NamedTuple):
     past: Fields | None
 
 
-@dataclass(eq=False)
 class Scratch:
-    """What a kernel needs between calls.
+    """What a kernel needs between calls, or a single query would make anew.
 
     Attributes:
         stamps: `(n,) uint8`, marks of the rows that a search has seen.
         stamp: the last mark used.
+        addresses: `(1,) uint64`, where the marks lie.
+        widths: `(1, 1) int64`, candidates wanted of a query alone.
+        counts: `(1, 1) int64`, how many answers it has.
+
+    Args:
+        rows: n.
     """
 
-    stamps: NDArray[np.uint8]
-    stamp: Whole = 0
+    def __init__(self, rows: int) -> None:
+        self.stamps = np.zeros(rows, np.uint8)
+        self.stamp: Whole = 0
+        self.addresses = np.array([self.stamps.ctypes.data], np.uint64)
+        self.widths, self.counts = np.empty((1, 1), np.int64), np.empty((1, 1), np.int64)
 
 
 class Answering:
@@ -165,13 +173,13 @@ class Answering:
         return ids, distances
 
     def _run(self, run: Run, asked: "_Asked", found: _Found) -> None:
-        scratch = self._take()
+        scratch = self.take()
         batch = QueryBatch(
             self.metric.code, self.vectors, asked.queries, asked.widths, asked.live, SPARE,
             asked.mask, scratch.stamps, *found,
         )  # fmt: skip
         scratch.stamp = run(batch, scratch.stamp, asked.past)
-        self._free.append(scratch)
+        self.give_back(scratch)
 
     def _run_side_by_side(self, run: Run, asked: "_Asked", found: _Found, threads: int) -> None:
         def run_some(some: slice) -> None:
@@ -207,11 +215,11 @@ class Answering:
         """Return the graph that leads past deleted rows, if there are any and it was made."""
         if mask is _NONE_DELETED:
             return None
-        return self._lasting.find(self._live_rows.masks.of(mask), mask, queries)
+        return self._lasting.find(self.known(mask), mask, queries)
 
-    def is_settled(self, mask: NDArray[np.uint8]) -> bool:
-        """Tell whether `past` gives the same from now on."""
-        return self._live_rows.masks.of(mask).is_settled
+    def known(self, mask: NDArray[np.uint8]) -> KnownMask:
+        """Return what is known of a mask: whether `past` is settled, among others."""
+        return self._live_rows.masks.of(mask)
 
     def compared_from(self, live: int) -> int:
         """Return from which width on all live rows are compared: it takes less time.
@@ -246,8 +254,13 @@ class Answering:
         order = np.lexsort((ids, distances))[:, :k]
         return np.take_along_axis(ids, order, axis=1), np.take_along_axis(distances, order, axis=1)
 
-    def _take(self) -> Scratch:
+    def take(self) -> Scratch:
+        """Return scratch that is this thread's until it is given back."""
         try:
             return self._free.pop()  # appending and popping are atomic
         except IndexError:
-            return Scratch(np.zeros(len(self.vectors), np.uint8))
+            return Scratch(len(self.vectors))
+
+    def give_back(self, scratch: Scratch) -> None:
+        """Let others have scratch that was taken."""
+        self._free.append(scratch)

@@ -7,6 +7,6 @@ on rows padded with zeros to a multiple of 16 numbers.
 `build` makes a graph: in bulk (`bulk_build`), wide rows by their `leading_axes`, or row by row for
 small shards (`incremental_build`).
 `insert` adds rows to one, `append_files` the files of a shard that grows. `search` searches it, by
-packed nodes (`packed`) where `packed_policy` says that they are worth their room, and `several`
-searches several graphs of those at once.
+packed nodes (`packed`) where `packed_policy` says that they are worth their room; a query `alone`
+takes a shorter way there, and `several` searches several graphs of those at once.
 """

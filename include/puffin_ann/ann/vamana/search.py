@@ -20,6 +20,7 @@ from puffin_ann.ann.graph.live_lists import Effort, choose, to_fields
 from puffin_ann.ann.graph.primitives import Whole
 from puffin_ann.ann.graph.searcher import Answering, Run
 from puffin_ann.ann.vamana import kernels_search as kernels
+from puffin_ann.ann.vamana.alone import Alone
 from puffin_ann.ann.vamana.packed import layout as layouts
 from puffin_ann.ann.vamana.packed.kernels_search import search_packed
 from puffin_ann.ann.vamana.packed.kernels_tables import PackedGraph
@@ -131,11 +132,14 @@ class Searcher:
             past=self._past,
         )
         self._linked, self._folder = linked, folder
+        self._alone: Alone | None = None
         self._space: Fields = tuple(Space(read_only(space).reshape(-1), space.shape[1]))
         if self.beam == "edges" and packed is not None:
             self._run: Run = self._search_packed
             self.packed_graph = self._graph_of(packed)
             self._packed: Fields = tuple(self.packed_graph)
+            if zero_rows is None or not len(zero_rows):
+                self._alone = Alone(self.answering, self.packed_graph)
             return
         adjacency = Adjacency(linked.neighbours, linked.degrees, linked.entry)
         self._graph = to_fields(adjacency)
@@ -160,6 +164,10 @@ class Searcher:
         threads: int = 1,
     ) -> Answers:
         """Return min(k, live rows) near rows of each query; see `Answering.answer`."""
+        if self._alone is not None and len(queries) == 1:
+            found = self._alone.search(queries, k, width, deleted)
+            if found is not None:
+                return found
         return self.answering.answer(
             self._run, queries, k, width=width, deleted=deleted, threads=threads
         )

@@ -9,11 +9,12 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.core.types import Answers, Fields
+from puffin_ann.ann.core.types import Answers
 from puffin_ann.ann.graph.primitives import Whole
 from puffin_ann.ann.graph.searcher import EXHAUSTIVE_ROWS, SPARE
 from puffin_ann.ann.vamana.packed.kernels_search import search_several
-from puffin_ann.ann.vamana.packed.kernels_tables import PackedGraph, PackedGraphs
+from puffin_ann.ann.vamana.packed.kernels_tables import PackedGraph
+from puffin_ann.ann.vamana.packed.placed import addresses, placed
 from puffin_ann.ann.vamana.search import Searcher
 
 
@@ -43,29 +44,12 @@ class Several:
         self._rows = rows
         self._masked = [place for place, mask in enumerate(masks) if mask is not None]
         self._looking = Lock()
-        self._fields = self._fields_of(self._graphs)
+        self._where = self._placed()
         self._free: list[_Stamps] = []
 
-    def _fields_of(self, graphs: Sequence[PackedGraph]) -> Fields:
-        return tuple(
-            PackedGraphs(
-                packed=_addresses([graph.bytes for graph in graphs]),
-                vectors=_addresses(self._vectors),
-                deleted=_addresses(self._held[1]),
-                rows=self._rows,
-                live=self._live,
-                strides=_numbers(graph.stride for graph in graphs),
-                bits=graphs[0].bits,
-                code_bytes=graphs[0].code_bytes,
-                most=_numbers(graph.most for graph in graphs),
-                entries=_numbers(graph.entry for graph in graphs),
-                origins=_stacked([graph.origin for graph in graphs]),
-                scales=np.array([graph.scale for graph in graphs], np.float64),
-                across=_stacked([graph.across for graph in graphs]),
-                within=_stacked([graph.within for graph in graphs]),
-                lengths=np.array([graph.length for graph in graphs], np.float64),
-            )
-        )
+    def _placed(self) -> NDArray[np.void]:
+        graphs = zip(self._graphs, self._vectors, self._held[1], self._live.tolist(), strict=True)
+        return np.concatenate([placed(*graph) for graph in graphs])
 
     def _look_for_past(self, asked: NDArray[np.int64], queries: int) -> None:
         """Tell graphs how many queries they are asked, and take those that lead past deleted rows.
@@ -79,14 +63,14 @@ class Several:
                 answering, mask = self._held[0][place].answering, self._held[1][place]
                 if mask is None:
                     continue
-                is_settled = answering.is_settled(mask)
+                is_settled = answering.known(mask).is_settled
                 past = answering.past(mask, queries if asked[place] else 0)
                 if past is not None:
                     self._graphs[place] = PackedGraph(*past)
                 elif not is_settled:
                     left.append(place)
             if len(left) < len(self._masked):
-                self._fields, self._masked = self._fields_of(self._graphs), left
+                self._where, self._masked = self._placed(), left
 
     def search(
         self, queries: NDArray[np.float32], k: int, widths: NDArray[np.int64]
@@ -119,7 +103,7 @@ class Several:
         except IndexError:
             stamps = _Stamps(self._rows.tolist())
         stamps.last = search_several(
-            self._fields, self._metric.code, queries, widths, SPARE, stamps.addresses, stamps.last,
+            self._where, self._metric.code, queries, widths, SPARE, stamps.addresses, stamps.last,
             ids, distances, counts,
         )  # fmt: skip
         self._free.append(stamps)
@@ -131,17 +115,9 @@ class _Stamps:
 
     def __init__(self, rows: Sequence[int]) -> None:
         self._marks = [np.zeros(count, np.uint8) for count in rows]
-        self.addresses = _addresses(self._marks)
+        self.addresses = addresses(self._marks)
         self.last: Whole = 0
-
-
-def _addresses(arrays: Sequence[NDArray[np.generic] | None]) -> NDArray[np.uint64]:
-    return np.array([0 if array is None else array.ctypes.data for array in arrays], np.uint64)
 
 
 def _numbers(values: Iterable[Whole]) -> NDArray[np.int64]:
     return np.array(list(values), np.int64)
-
-
-def _stacked(arrays: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
-    return np.ascontiguousarray(np.stack(arrays))

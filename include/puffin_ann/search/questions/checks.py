@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
+from puffin_ann.ann.core.memmap import as_asked
 from puffin_ann.errors import QueryError, StaleIndexError
 from puffin_ann.settings import StalePolicy
 
@@ -18,7 +19,7 @@ _FRESHNESS, _POLICIES = get_args(Freshness), get_args(StalePolicy)
 
 
 def checked_queries(queries: ArrayLike, dimension: int, index: str) -> NDArray[np.float32]:
-    """Return queries as (q, dimension) float32; one alone may be (dimension,).
+    """Return queries as (q, dimension) float32 for kernels; one alone may be (dimension,).
 
     Args:
         queries: as they were given.
@@ -42,7 +43,7 @@ def checked_queries(queries: ArrayLike, dimension: int, index: str) -> NDArray[n
     if not finite.all():
         bad = np.flatnonzero(~finite.all(axis=1))[0]
         raise QueryError(f"query {bad} holds a NaN or infinite value (float32)")
-    return batch
+    return as_asked(batch)
 
 
 def _as_float32(queries: ArrayLike) -> NDArray[np.float32]:

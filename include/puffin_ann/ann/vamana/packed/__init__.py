@@ -2,5 +2,5 @@
 
 `layout` says what is where, `kernels_pack` makes the packed nodes, `kernels_tables` turns a query
 into look-up tables, `kernels_walk` is the beam search over them, and `kernels_search` answers
-queries by it.
+queries by it; `placed` tells it where graphs lie.
 """

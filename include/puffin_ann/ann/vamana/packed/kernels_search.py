@@ -19,7 +19,6 @@ from puffin_ann.ann.simd.vectors import prefetch
 from puffin_ann.ann.vamana.packed.kernels_pack import rotate
 from puffin_ann.ann.vamana.packed.kernels_tables import (
     PackedGraph,
-    PackedGraphs,
     PlacedQuery,
     place_query,
     tables_of,
@@ -42,7 +41,7 @@ WIDER_AGAIN, WIDEST_AGAIN = 2, 4
 since some entered more than once and left others no place: to compare all would take longer."""
 
 _bytes, _numbers = numbers_at(types.uint8), numbers_at(types.uint32)
-_rows = rows_at(types.float32)
+_floats, _rows = numbers_at(types.float32), rows_at(types.float32)
 
 
 class Room(NamedTuple):
@@ -248,7 +247,7 @@ def search_packed(graph_fields: Fields, batch_fields: Fields, stamp: Whole) -> W
 
 @kernel(allocates=True)
 def search_several(
-    graphs_fields: Fields,
+    graphs: NDArray[np.void],
     metric: int,
     queries: NDArray[np.float32],
     widths: NDArray[np.int64],
@@ -262,7 +261,7 @@ def search_several(
     """Answer a few queries from several graphs each: one call where there would be as many.
 
     Args:
-        graphs_fields: of `PackedGraphs`.
+        graphs: `(graphs,) PLACED`, as wide and of as many bits as the first.
         metric: code.
         queries: `(q, d) float32`.
         widths: `(graphs, q) int64`, candidates wanted of each; 0 where a query is not asked.
@@ -276,19 +275,19 @@ def search_several(
     Returns:
         The last stamp used.
     """
-    graphs = PackedGraphs(*graphs_fields)
-    many, k, dimension = len(graphs.rows), ids.shape[2], queries.shape[1]
+    many, k, dimension = len(graphs), ids.shape[2], queries.shape[1]
+    dim, bits = graphs[0].dim, graphs[0].bits
     widest = most_gone = 0
     for g in range(many):
-        kept = _candidates_kept(widths[g].max(), k, graphs.live[g])
-        widest = max(widest, _most_kept(kept, graphs.live[g], graphs.bits))
-        most_gone = max(most_gone, graphs.rows[g] - graphs.live[g])
-    room = _room_for(widest, most_gone, k + spare, dimension, graphs.origins.shape[1], graphs.bits)
+        kept = _candidates_kept(widths[g].max(), k, graphs[g].live)
+        widest = max(widest, _most_kept(kept, graphs[g].live, bits))
+        most_gone = max(most_gone, graphs[g].rows - graphs[g].live)
+    room = _room_for(widest, most_gone, k + spare, dimension, dim, bits)
     for q in range(len(queries)):
         square = dot(queries, q, queries, q)
         if stamp >= 254:
             for g in range(many):
-                _bytes(stamps[g], graphs.rows[g])[:] = 0
+                _bytes(stamps[g], graphs[g].rows)[:] = 0
             stamp = 0
         stamp += 2
         for g in range(many):
@@ -297,16 +296,16 @@ def search_several(
                 distances[g, q, :] = np.inf
                 counts[g, q] = 0
                 continue
-            rows, size = graphs.rows[g], graphs.rows[g] * graphs.strides[g]
+            graph = graphs[g]
+            rows, size = graph.rows, graph.rows * graph.stride
             nodes = PackedGraph(
-                _bytes(graphs.packed[g], size), _numbers(graphs.packed[g], size >> 2),
-                graphs.strides[g], graphs.bits, graphs.code_bytes, graphs.most[g],
-                graphs.entries[g], graphs.origins[g], graphs.scales[g], graphs.across[g],
-                graphs.within[g], graphs.lengths[g],
+                _bytes(graph.packed, size), _numbers(graph.packed, size >> 2), graph.stride, bits,
+                graph.code_bytes, graph.most, graph.entry, _floats(graph.origin, dim), graph.scale,
+                _rows(graph.across, dim >> 4, dim >> 4), _rows(graph.within, 16, 16), graph.length,
             )  # fmt: skip
             counts[g, q] = ask(
-                nodes, _rows(graphs.vectors[g], rows, dimension),
-                _bytes(graphs.deleted[g], rows if graphs.live[g] < rows else 0), graphs.live[g],
+                nodes, _rows(graph.vectors, rows, dimension),
+                _bytes(graph.deleted, rows if graph.live < rows else 0), graph.live,
                 _bytes(stamps[g], rows), stamp, metric, queries, q, square, widths[g, q], room,
                 ids[g, q], distances[g, q],
             )  # fmt: skip

@@ -67,42 +67,32 @@ class PackedGraph(NamedTuple):
     length: float
 
 
-class PackedGraphs(NamedTuple):
-    """Several graphs of the same width; see `PackedGraph`. What an address leads to is held.
+PLACED = np.dtype(
+    [
+        ("packed", np.uint64),
+        ("vectors", np.uint64),
+        ("deleted", np.uint64),
+        ("origin", np.uint64),
+        ("across", np.uint64),
+        ("within", np.uint64),
+        ("rows", np.int64),
+        ("live", np.int64),
+        ("dim", np.int64),
+        ("stride", np.int64),
+        ("bits", np.int64),
+        ("code_bytes", np.int64),
+        ("most", np.int64),
+        ("entry", np.int64),
+        ("scale", np.float64),
+        ("length", np.float64),
+    ]
+)
+"""A graph by where it lies: to call a kernel takes the longer, the more arguments it has.
 
-    Attributes:
-        packed: `(graphs,) uint64`, addresses of the packed nodes.
-        vectors: `(graphs,) uint64`, addresses of `(n, d) float32`, rows as stored.
-        deleted: `(graphs,) uint64`, addresses of `(n,) uint8`; 0 if all rows are live.
-        rows: `(graphs,) int64`, numbers n of rows.
-        live: `(graphs,) int64`, how many of them are live.
-        strides: `(graphs,) int64`.
-        bits: of all.
-        code_bytes: of all.
-        most: `(graphs,) int64`.
-        entries: `(graphs,) int64`.
-        origins: `(graphs, w) float32`.
-        scales: `(graphs,) float64`.
-        across: `(graphs, w / 16, w / 16) float32`.
-        within: `(graphs, 16, 16) float32`.
-        lengths: `(graphs,) float64`.
-    """
-
-    packed: NDArray[np.uint64]
-    vectors: NDArray[np.uint64]
-    deleted: NDArray[np.uint64]
-    rows: NDArray[np.int64]
-    live: NDArray[np.int64]
-    strides: NDArray[np.int64]
-    bits: Whole
-    code_bytes: Whole
-    most: NDArray[np.int64]
-    entries: NDArray[np.int64]
-    origins: NDArray[np.float32]
-    scales: NDArray[np.float64]
-    across: NDArray[np.float32]
-    within: NDArray[np.float32]
-    lengths: NDArray[np.float64]
+The first six are addresses of what is held elsewhere; see `PackedGraph`. Vectors are `(rows, d)
+float32`, as stored; deleted is `(rows,) uint8`, or 0 if all rows live; live is how many do; dim is
+w, the numbers in a row of the space.
+"""
 
 
 class PlacedQuery(NamedTuple):
