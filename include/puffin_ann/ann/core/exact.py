@@ -1,5 +1,6 @@
 """Exact nearest neighbours: as brute force over `Metric.distances`, but as fast as BLAS."""
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -16,6 +17,11 @@ PRODUCT_BYTES = 4 << 20
 """Float32 products held at once by one thread."""
 VECTOR_BLOCK_BYTES = 1 << 20
 """Vectors looked at in one go; they stay in the cache of a core while they are."""
+FEW = 16
+"""Queries with which BLAS takes longer than to read each vector once: 36,000 × 384 are multiplied
+with one in 1.6 ms rather than 5.0, with 4 in 2.7 rather than 13, with 32 in 24 rather than 20."""
+FEW_BLOCK_BYTES = 16 << 20
+"""The same for so few, by which vectors are read once anyway."""
 ROWS_WORTH_A_THREAD = 16384
 
 
@@ -100,30 +106,41 @@ class _Job:
     ) -> None:
         first, last = rows
         dimension = max(1, queries.shape[1])
-        step = max(16, min(PRODUCT_BYTES // len(queries), VECTOR_BLOCK_BYTES // dimension) // 4)
+        is_few = len(queries) <= FEW
+        block_bytes = FEW_BLOCK_BYTES if is_few else VECTOR_BLOCK_BYTES
+        step = max(16, min(PRODUCT_BYTES // len(queries), block_bytes // dimension) // 4)
         query_squares = np.empty(len(queries))
         kernels.squares(queries, query_squares)
-        room = np.empty(len(queries) * min(step, last - first), dtype=np.float32)
+        most = min(step, last - first)
+        room = np.empty(len(queries) * most, dtype=np.float32)
+        measures = np.empty(most, np.float32)
         for at in range(first, last, step):
             end = min(at + step, last)
             allowed = self.allowed[at:end]
             if len(allowed) and not allowed.any():
                 continue
             block, squares = frozen(self.vectors[at:end]), self.squares[at:end]
-            if np.isnan(squares).any():
+            largest = float(squares.max())
+            if math.isnan(largest):
                 kernels.squares(block, squares)
+                largest = float(squares.max())
             products = room[: len(queries) * len(block)].reshape(len(queries), len(block))
-            with np.errstate(over="ignore", invalid="ignore"):
-                np.dot(queries, block.T, out=products)
+            if is_few:
+                kernels.few_products(queries, block, products)
+            else:
+                with np.errstate(over="ignore", invalid="ignore"):
+                    np.dot(queries, block.T, out=products)
             kernels.scan(
                 self.metric.code,
                 queries,
                 query_squares,
                 block,
                 squares,
+                largest,
                 products,
                 at,
                 allowed,
+                measures,
                 heaps,
                 sizes,
             )

@@ -58,6 +58,37 @@ def test_exact_search_is_brute_force_up_to_the_limits_of_float32(problem, metric
     assert_exact(*problem[:3], metric, allowed=problem[3])
 
 
+@given(
+    metric=st.sampled_from(sorted(METRICS)),
+    shape=st.tuples(st.sampled_from([1, 15, 16, 17, 50]), st.sampled_from([31, 32, 33, 400])),
+    queries=st.sampled_from([1, 2, 4, 7, exact.FEW, exact.FEW + 1]),
+    k=st.sampled_from([1, 3, 30, 200]),
+    lengths=st.tuples(*[st.sampled_from([-44, -38, -25, -12, -3, 0, 3, 12, 18])] * 2),
+    scatter=st.sampled_from([0.0, 1.0, 6.0, 18.0]),
+    away=st.sampled_from([0.0, 1.0, 1e4]),
+    steps=st.sampled_from([0.0, 0.5]),
+    share=st.sampled_from([None, 0.05, 0.9]),
+    seed=st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=300, deadline=None)
+def test_rows_that_are_passed_over_many_at_once_are_too_far(
+    metric, shape, queries, k, lengths, scatter, away, steps, share, seed
+):
+    """Of all lengths together or apart, near or far from the origin, in many a tie."""
+    d, rows = shape
+    generator = np.random.default_rng(seed)
+
+    def drawn(count, length):
+        drawn = generator.standard_normal((count, d)) + away
+        if steps:
+            drawn = np.round(drawn / steps) * steps
+        drawn *= 10.0 ** (length + scatter * generator.random((count, 1)))
+        return drawn.clip(-3e38, 3e38).astype(np.float32)
+
+    allowed = None if share is None else generator.random(rows) < share
+    assert_exact(drawn(queries, lengths[0]), drawn(rows, lengths[1]), k, metric, allowed)
+
+
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("spread", [1.0, 1e-4])
 def test_blocks_and_threads_change_nothing(metric, spread, monkeypatch):
@@ -69,7 +100,9 @@ def test_blocks_and_threads_change_nothing(metric, spread, monkeypatch):
     vectors = (100 + spread * generator.standard_normal((1500, 24))).astype(np.float32)
     queries = (100 + spread * generator.standard_normal((20, 24))).astype(np.float32)
     for threads in (1, 3):
-        assert_exact(queries, vectors, 10, metric, threads=threads)
+        for few in (0, exact.FEW):
+            monkeypatch.setattr(exact, "FEW", few)
+            assert_exact(queries, vectors, 10, metric, threads=threads)
 
 
 @pytest.mark.parametrize("metric", METRICS)
