@@ -252,9 +252,13 @@ def _other_engines(folder: Path) -> None:
 
 
 def _sift() -> None:
-    """Sift rows by a condition, which costs least where shards are larger than these."""
+    """Sift rows by a condition, and gather them: which is done by what costs least."""
+    from puffin_ann.ann.core.kernels_copy import copy_rows
+    from puffin_ann.ann.core.metrics import frozen
     from puffin_ann.search.conditions import ways
 
+    rows = _vectors(2, WIDE)
+    copy_rows(frozen(rows), np.arange(2), np.empty_like(rows), np.arange(2)[::-1].copy())
     found = np.array([[2, 0, -1]]), np.array([[0.5, 1.0, np.inf]], np.float32)
     ways.sift(found, np.array([True, False, False]), 3, 1, ways.Sifted())
 

@@ -82,6 +82,11 @@ class SearchableShard(Protocol):
     def vectors(self, ordinals: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the stored vectors of rows, `(m, d) float32`."""
 
+    def copy_vectors(
+        self, ordinals: NDArray[np.int64], out: NDArray[np.float32], places: NDArray[np.int64]
+    ) -> None:
+        """Copy the stored vectors of rows to some places of `(w, d) float32`."""
+
 
 class ShardEngine(Protocol):
     """Builds, stores and opens shards by one algorithm."""

@@ -85,6 +85,12 @@ class DeltaShard:
         """Return the stored vectors of rows, `(m, d) float32`."""
         return self._shard.vectors(ordinals)
 
+    def copy_vectors(
+        self, ordinals: NDArray[np.int64], out: NDArray[np.float32], places: NDArray[np.int64]
+    ) -> None:
+        """Copy the stored vectors of rows to some places of `(w, d) float32`."""
+        self._shard.copy_vectors(ordinals, out, places)
+
 
 class DeltaEngine:
     """Builds, stores and opens deltas, whatever algorithm their index has."""

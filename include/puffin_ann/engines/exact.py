@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from puffin_ann.ann.core import exact
-from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.ann.core.kernels_copy import copy_rows
+from puffin_ann.ann.core.metrics import METRICS, frozen
 from puffin_ann.ann.core.types import Answers, Width
 from puffin_ann.ann.vamana import append_files
 from puffin_ann.blobs import graph as graph_blob
@@ -130,6 +131,12 @@ class StoredVectors:
     def vectors(self, ordinals: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the stored vectors of rows, `(m, d) float32`."""
         return self._vectors[ordinals]
+
+    def copy_vectors(
+        self, ordinals: NDArray[np.int64], out: NDArray[np.float32], places: NDArray[np.int64]
+    ) -> None:
+        """Copy the stored vectors of rows to some places of `(w, d) float32`."""
+        copy_rows(frozen(self._vectors), ordinals, out, places)
 
 
 class ExactShard(StoredVectors):

@@ -117,6 +117,12 @@ class _Rerank:
         """Return the table's vectors of live rows, `(m, d) float32`."""
         return self._table.read(ordinals)
 
+    def copy_vectors(
+        self, ordinals: NDArray[np.int64], out: NDArray[np.float32], places: NDArray[np.int64]
+    ) -> None:
+        """Copy the vectors of rows to some places of `(w, d) float32`."""
+        out[places] = self.vectors(ordinals)
+
     def _measured(
         self, queries: NDArray[np.float32], ids: NDArray[np.int64], asked: NDArray[np.bool_]
     ) -> NDArray[np.float32]:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.engines.exact import StoredVectors
 from puffin_ann.search.conditions.gathered import Gathered, Part
 from puffin_ann.search.merge import in_shards, keys_of, merge
 
@@ -30,7 +31,7 @@ def test_rows_of_all_shards_are_ordered_by_distance_and_locator(rows, apart, k, 
         mine = [number for number, of in enumerate(shard_of) if of == shard_id]
         numbers[shard_id] = mine
         locators = np.array([rows[number] for number in mine], np.int64).reshape(-1, 3)
-        engine = SimpleNamespace(dimension=2, vectors=lambda some, held=vectors[mine]: held[some])
+        engine = StoredVectors(SimpleNamespace(vectors=vectors[mine], metric="l2"))
         parts.append(
             Part(shard_id, engine, np.arange(len(mine)), lambda some, held=locators: held[some].T)
         )

@@ -215,8 +215,8 @@ def scan(
     gamma = 1.01 * d * _UNIT / (1.0 - d * _UNIT)
     everyone = len(allowed) == 0
     flat, longest = products.reshape(-1), np.sqrt(largest)
-    for j in range(count):
-        measures[j] = _measure(metric, vector_squares[j], gamma)
+    for row in range(count):
+        measures[row] = _measure(metric, vector_squares[row], gamma)
     for i in range(len(queries)):
         heap, square = heaps[i], query_squares[i]
         limit = _limit(metric, key_distance(heap[0])) if sizes[i] == k else np.inf

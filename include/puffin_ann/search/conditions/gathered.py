@@ -62,7 +62,7 @@ class Gathered:
         places[order] = np.arange(len(order))
         vectors = np.empty((len(order), some[0].engine.dimension), np.float32)
         for part, at in zip(some, np.split(places, np.cumsum(counts)[:-1]), strict=True):
-            vectors[at] = part.engine.vectors(part.ordinals)
+            part.engine.copy_vectors(part.ordinals, vectors, at)
         shards = np.repeat(np.array([part.shard_id for part in some], np.int64), counts)
         ordinals = np.concatenate([part.ordinals for part in some])
         squares = exact.unknown_squares(len(vectors))
