@@ -117,6 +117,7 @@ def up(stage: Stage, port: int) -> None:
             )
         time.sleep(0.5)
     print(f"Airflow is up:  {server.address}")
+    print(f"its indexes:    {server.address}/plugin/vector-indexes")
     logins = json.loads(stage.passwords.read_text())
     for user, password in logins.items():
         print(f"log in as:      {user}  {password}")

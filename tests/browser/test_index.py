@@ -1,6 +1,7 @@
 """The page of one index in a real browser: pictures, buttons, and a search of a real index."""
 
 import json
+import sys
 
 import pytest
 from selenium.webdriver.common.action_chains import ActionChains
@@ -117,6 +118,55 @@ def test_a_run_is_asked_for_by_the_keyboard_and_airflow_has_it(browser, cockpit)
     assert browser.run("return document.activeElement.id") == "told"
 
 
+@pytest.mark.parametrize("kind", ["build", "evaluate", "maintain"])
+def test_other_runs_are_asked_for_with_a_confirmation_too(browser, cockpit, kind):
+    browser.open(WORDS)
+    browser.one(f"button[data-dag=ann_{kind}_words]").click()
+    browser.wait_for("#confirm-title", f"{kind.capitalize()} words?")
+    assert bool(browser.seen("#force-line")) == (kind != "evaluate")
+    browser.one("#cancel").click()
+    browser.wait(lambda: not browser.seen("#confirm"), "the dialog is closed")
+    assert browser.seen("#told") in ([], [""])
+    browser.one(f"button[data-dag=ann_{kind}_words]").click()
+    browser.one("#go").click()
+    run_id = browser.wait_for("#told", "asked for run").removeprefix("asked for run").strip()
+    path = f"/api/v2/dags/ann_{kind}_words/dagRuns/{run_id}"
+    status, text, _ = cockpit.get(path, cockpit.token("admin"))
+    assert (status, json.loads(text)["conf"]) == (200, {})
+
+
+def test_a_failing_index_says_why_and_leads_to_the_log_that_does(browser):
+    browser.open("/puffin-ann/index?of=reviews%40demo.glove.reviews")
+    assert "recall@10 is 0.9312, under the declared" in browser.one(".why").text
+    log = browser.one(".why a")
+    assert log.text == "log of apply_changes"
+    assert "/dags/ann_refresh_reviews/runs/" in log.get_attribute("href")
+    assert browser.overflow()[0] == 0
+
+
+END_RUNS = """
+import sys
+from airflow.models import DagRun
+from airflow.utils.session import create_session
+from sqlalchemy import update
+with create_session() as session:
+    at_work = update(DagRun).where(DagRun.dag_id == "ann_build_images", DagRun.state == "running")
+    session.execute(at_work.values(state="failed", end_date=DagRun.start_date))
+"""
+
+
+def test_a_page_follows_a_run_to_its_end_but_lets_one_type(browser, cockpit):
+    browser.open("/puffin-ann/index?of=images%40demo.glove.images")
+    assert browser.seen(".badge") == ["building"]
+    try:
+        cockpit.run(sys.executable, "-c", END_RUNS)
+        browser.wait(lambda: browser.seen(".badge") == ["failing"], "the run has ended")
+        assert "the last run failed: build" in browser.one(".why").text
+        browser.wait(lambda: "at work" not in browser.one("main").text, "all is shown anew")
+    finally:
+        cockpit.seed(30)
+
+
 def test_who_may_start_nothing_has_no_button(browser):
     browser.log_in("viewer")
     browser.open(WORDS)
@@ -133,7 +183,7 @@ def test_a_real_index_is_searched_by_a_rows_key(browser):
     browser.wait_for("#neighbours", "tuesday")
     found = browser.seen("#neighbours tbody tr")
     assert len(found) == 10
-    assert found[0].split() == ["1", "monday", "0"]
+    assert found[0].split()[:2] == ["1", "tuesday"]  # the row itself is none of its neighbours
     distances = [float(line.split()[-1]) for line in found]
     assert distances == sorted(distances)
     assert browser.overflow()[0] == 0

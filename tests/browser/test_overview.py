@@ -39,7 +39,7 @@ def test_every_state_is_there_in_words_the_worst_first_and_counted(browser):
 def test_a_failing_a_building_and_an_unreachable_one_say_why(browser):
     browser.open(PAGE)
     text = browser.one("#indexes").text
-    assert "the last run failed: refresh" in text
+    assert "the last run failed: refresh: index 'reviews': recall@10 is 0.9312" in text
     assert "at work: build" in text
     assert "there was no answer within 30 s" in text
     logs = browser.all(f"{ROWS} td a[href$='/tasks/apply_changes']")
@@ -116,6 +116,9 @@ def test_one_index_and_two_hundred_are_shown_at_a_glance(browser, indexes, count
     shown = browser.seen(f"{ROWS} th a")
     assert "words" in shown
     assert all("words" in name for name in shown)
+    browser.phone()
+    browser.open(PAGE)
+    assert browser.overflow() == (0, 0)
 
 
 def test_nothing_on_it_is_a_serious_obstacle(browser, axe):

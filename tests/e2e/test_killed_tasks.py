@@ -67,7 +67,7 @@ POLICY = """
 from datetime import timedelta
 
 def task_policy(task):
-    task.retry_delay = timedelta(seconds=1)
+    task.retry_delay, task.retry_exponential_backoff = timedelta(seconds=1), False
     task.retries = 6
     if task.task_id == "lease":
         task.poke_interval = 1

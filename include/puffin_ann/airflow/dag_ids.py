@@ -14,6 +14,9 @@ EXPECT, APPROVE = "expect_cost", "approve"
 REASON = "reason"
 """The XCom in which the task `plan` says what its run does, and why; the page shows it."""
 
+WHY_FAILED = "why_failed"
+"""The XCom in which a task that failed says why; the page shows it."""
+
 WATCH_PROBLEM = "problem"
 """What the watcher of a table keeps with its Asset: why it cannot look; empty where it can."""
 

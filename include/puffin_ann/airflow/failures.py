@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 from airflow.sdk import Context
 
+from puffin_ann.airflow.dag_ids import WHY_FAILED
 from puffin_ann.airflow.exceptions import (
     AirflowException,
     AirflowFailException,
@@ -82,8 +83,15 @@ def skip_without_work() -> Iterator[None]:
 
 
 def log_failure(context: Context) -> None:
-    """Log why an attempt failed: after the traceback, where people look."""
+    """Log why an attempt failed: after the traceback, where people look. Keep it for the page."""
     error = context.get("exception")
-    if error is not None:
-        log.info("::endgroup::")  # of what runs after a task: the UI shows it folded
-        log.error("%s", redact(str(error)))
+    if error is None:
+        return
+    log.info("::endgroup::")  # of what runs after a task: the UI shows it folded
+    log.error("%s", redact(str(error)))
+    from puffin_ann.lifecycle.report.overview import sentence
+
+    try:
+        context["ti"].xcom_push(key=WHY_FAILED, value=sentence(str(error)))
+    except Exception as refused:  # the log has it; a task does not fail otherwise for a page
+        log.info("the page will not show why: %s", redact(str(refused)))

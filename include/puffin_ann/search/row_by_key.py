@@ -1,6 +1,6 @@
 """Find a row of the table by key, to search with its vector."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +64,27 @@ def vector_of_row(index: Index, key: str, value: str) -> KeyedRow:
             f"{where}: the row has no usable vector of {index.dimension} numbers"
         )
     return KeyedRow(value, np.array(read.matrix[place["row_offset"]], np.float32), place)
+
+
+def without_themselves(
+    rows: Sequence[KeyedRow], answers: pa.Table, k: int | None = None
+) -> tuple[pa.Table, list[int]]:
+    """Return answers to rows' vectors without these rows, ranked anew, and how many each has.
+
+    Args:
+        rows: that were asked for, in the order of the queries.
+        answers: as a search gives them; of k rows where k - 1 others are wanted.
+        k: others to keep of each; None for all.
+    """
+    keep, taken = [], [0] * len(rows)
+    for place, answer in enumerate(answers.select(["query", "locator"]).to_pylist()):
+        query = answer["query"]
+        if answer["locator"] != rows[query].locator and (k is None or taken[query] < k):
+            taken[query] += 1
+            keep.append((place, taken[query]))
+    chosen = answers.take(pa.array([place for place, _ in keep], pa.int64()))
+    rank = pa.array([rank for _, rank in keep], pa.int32())
+    return chosen.set_column(chosen.column_names.index("rank"), "rank", rank), taken
 
 
 def _find(table: Table, snapshot_id: int, key: str, value: str) -> Iterator[dict[str, Any]]:

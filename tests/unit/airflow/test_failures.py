@@ -5,6 +5,7 @@ import traceback
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
+from puffin_ann.airflow.dag_ids import WHY_FAILED
 from puffin_ann.airflow.failures import fail_plainly, log_failure, skip_without_work
 from puffin_ann.errors import (
     BadVectorsError,
@@ -75,14 +76,36 @@ def test_every_task_ends_the_log_of_a_failed_attempt_with_the_reason(load_dags, 
         assert log_failure in task.on_failure_callback
         assert log_failure in task.on_retry_callback
     caplog.set_level("INFO")
-    log_failure({"exception": AirflowException("catalog 'x' does not answer; check it")})
-    assert caplog.messages == ["::endgroup::", "catalog 'x' does not answer; check it"]
+    attempt, said = Attempt(), "catalog 'x' does not answer; check it"
+    log_failure({"exception": AirflowException(said), "ti": attempt})
+    assert caplog.messages == ["::endgroup::", said]
+    assert attempt.kept == {WHY_FAILED: said}
+
+
+class Attempt:
+    """At a task, which keeps what it is given as XComs."""
+
+    def __init__(self):
+        self.kept = {}
+
+    def xcom_push(self, key, value):
+        self.kept[key] = value
 
 
 def test_the_reason_at_the_end_of_the_log_tells_no_secret(caplog):
     caplog.set_level("INFO")
-    log_failure({"exception": OSError("refused by mysql://svc:S3cretPw@db/lake")})
+    attempt = Attempt()
+    secret = "refused by mysql://svc:S3cretPw@db/lake"
+    log_failure({"exception": OSError(secret), "ti": attempt})
     assert caplog.messages[-1] == "refused by mysql://***@db/lake"
+    assert attempt.kept == {WHY_FAILED: "refused by mysql://***@db/lake"}
+
+
+def test_where_the_reason_cannot_be_kept_the_log_has_it(caplog):
+    caplog.set_level("INFO")
+    log_failure({"exception": AirflowException("the catalog does not answer")})
+    assert caplog.messages[1] == "the catalog does not answer"
+    assert caplog.messages[2].startswith("the page will not show why")
 
 
 def test_an_attempt_that_was_killed_has_no_reason_of_its_own(caplog):

@@ -10,8 +10,15 @@ from puffin_ann.airflow.failures import log_failure
 from puffin_ann.airflow.submit.backends import OURS, Backend, backend_of
 from puffin_ann.declaration import AirflowOptions, IndexDeclaration, seconds_of
 
-DEFAULT_ARGS = {"retries": 2, "retry_delay": timedelta(seconds=30)}
-"""Of every task."""
+RETRIES = 4
+BACKOFF = {
+    "retry_delay": timedelta(seconds=30),
+    "retry_exponential_backoff": True,
+    "max_retry_delay": timedelta(minutes=10),
+}
+"""Between the attempts of a task, unless somebody says how long to wait: a store or a catalog that
+is back within some ten minutes fails no run. What the next attempt would find the same fails at
+once; see `failures.PERMANENT`."""
 
 LOGGED = ("on_failure_callback", "on_retry_callback")
 """Callbacks by which the log of a failed attempt ends with what is wrong."""
@@ -43,7 +50,8 @@ class Installation:
 
     def dag_arguments(self, kind: Kind, declaration: IndexDeclaration) -> dict[str, Any]:
         """Return the arguments of a DAG; of tasks, what is declared comes before the DAG file's."""
-        given = {**DEFAULT_ARGS, **self.default_args, **_declared(declaration.airflow)}
+        said = {**self.default_args, **_declared(declaration.airflow)}
+        given = {"retries": RETRIES, **({} if "retry_delay" in said else BACKOFF), **said}
         logged = {name: [log_failure, *_listed(given.get(name))] for name in LOGGED}
         return {
             "dag_id": dag_id_of(kind, declaration.name),

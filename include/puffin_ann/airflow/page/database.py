@@ -16,7 +16,7 @@ from airflow.utils.session import create_session
 from cryptography.fernet import InvalidToken
 from sqlalchemy import func, select
 
-from puffin_ann.airflow.dag_ids import APPROVE, REASON, WATCH_PROBLEM, Kind
+from puffin_ann.airflow.dag_ids import APPROVE, REASON, WATCH_PROBLEM, WHY_FAILED, Kind
 from puffin_ann.airflow.exceptions import AirflowException
 from puffin_ann.airflow.state.document import StateDocument
 from puffin_ann.airflow.state.store import PREFIX, parse
@@ -56,6 +56,15 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Broken:
+    """The task that failed first of a run, and why; an empty text if that is not known."""
+
+    run: Run
+    task_id: str
+    why: str = ""
+
+
+@dataclass(frozen=True)
 class Dag:
     """One of our DAGs, as Airflow last parsed it; without the tags that tell it is one of ours."""
 
@@ -85,7 +94,7 @@ class Known:
     """Runs that are at work, or queued."""
     documents: tuple[StateDocument, ...]
     asking: tuple[Asking, ...] = ()
-    broke: dict[tuple[str, str], str] = field(default_factory=dict)
+    broke: dict[tuple[str, str], Broken] = field(default_factory=dict)
     """The task that failed first, by DAG and run, of last runs that failed."""
     unwatched: dict[str, str] = field(default_factory=dict)
     """Why the watcher of its table cannot look, by the id of the DAG that it would start."""
@@ -235,9 +244,10 @@ def _asking(ask: Ask, dag_ids: set[str]) -> Iterable[Asking]:
             yield Asking(dag_id, run_id)
 
 
-def _broke(ask: Ask, failed: Sequence[Run]) -> dict[tuple[str, str], str]:
+def _broke(ask: Ask, failed: Sequence[Run]) -> dict[tuple[str, str], Broken]:
     """Return the task that failed first of each run that failed."""
-    if not failed:
+    runs = {(run.dag_id, run.run_id): run for run in failed}
+    if not runs:
         return {}
     rows = ask(
         select(TASKS.dag_id, TASKS.run_id, TASKS.task_id)
@@ -248,7 +258,18 @@ def _broke(ask: Ask, failed: Sequence[Run]) -> dict[tuple[str, str], str]:
         )
         .order_by(TASKS.end_date.desc())
     )
-    return {(dag_id, run_id): task_id for dag_id, run_id, task_id in rows}
+    first = {(dag_id, run_id): task_id for dag_id, run_id, task_id in rows}
+    said = select(XCOMS.dag_id, XCOMS.run_id, XCOMS.task_id, XCOMS.value).where(
+        XCOMS.key == WHY_FAILED,
+        XCOMS.dag_id.in_({dag_id for dag_id, _ in first}),
+        XCOMS.run_id.in_({run_id for _, run_id in first}),
+    )
+    why = {tuple(place): _plain(value) for *place, value in (ask(said) if first else ())}
+    return {
+        run: Broken(runs[run], task_id, why.get((*run, task_id), ""))
+        for run, task_id in first.items()
+        if run in runs
+    }
 
 
 @dataclass

@@ -11,7 +11,7 @@ from puffin_ann.airflow.page.cards import card
 from puffin_ann.airflow.page.database import Run, Stage
 from puffin_ann.airflow.page.markup import Content, Markup, element, joined, page
 from puffin_ann.airflow.page.over_time import figure_cards, table_card
-from puffin_ann.airflow.page.overview_page import badge, dag_link, outcome, run_address
+from puffin_ann.airflow.page.overview_page import badge, dag_link, logs, outcome, run_address
 from puffin_ann.airflow.page.rows import Row
 from puffin_ann.airflow.state.document import StateDocument
 from puffin_ann.lifecycle.report.overview import IndexOverview
@@ -56,13 +56,20 @@ def index_page(row: Row, runs: Runs, startable: Sequence[Kind], now_ms: int) -> 
         element(
             "main",
             element("p", element("a", "← all indexes", href="./"), class_="crumb"),
-            element("div", element("h1", row.index), badge(row), class_="head"),
-            element("p", f"{row.table} · {row.words} · ", _age(document, now_ms), class_="words"),
-            _asking(row),
+            element("div", element("h1", row.index), badge(row), class_="head", data_live="head"),
+            element(
+                "div",
+                element("p", f"{row.table} · ", _age(document, now_ms)),
+                _why(row),
+                _asking(row),
+                class_="words",
+                data_live="words",
+            ),
             _acts(row, startable),
             element("div", *cards, class_="cards"),
             element("p", "DAGs: ", *_listed(links), class_="words") if links else None,
             _dialog(),
+            data_at_work=bool(row.running),
         ),
         styles=("uPlot.min.css",),
         scripts=("uPlot.iife.min.js", "charts.js"),
@@ -78,6 +85,13 @@ def _age(document: StateDocument | None, now_ms: int) -> str:
         f"figures of {figures.ago(document.found_ms, now_ms)}, "
         f"looked for {figures.ago(document.looked_ms, now_ms)}"
     )
+
+
+def _why(row: Row) -> Markup:
+    """Say why the index is in its state, with the logs of what failed, which say what to do."""
+    is_bad = row.state in ("failing", "unreachable")
+    links = [joined(" ", log) for log in logs(row)]
+    return element("p", row.words, *links, class_="why" if is_bad else None)
 
 
 def _listed(parts: Sequence[Markup]) -> list[Content]:
@@ -224,7 +238,7 @@ def _runs(runs: Runs, now_ms: int) -> Markup:
         element("tbody", *lines),
     )
     region = element("div", table, class_="scroll", role="region", tabindex=0, aria_label="Runs")
-    return card("Runs", region, width="wide")
+    return card("Runs", element("div", region, data_live="runs"), width="wide")
 
 
 def _stage(run: Run, stage: Stage) -> Markup:

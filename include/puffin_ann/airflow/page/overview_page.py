@@ -148,9 +148,8 @@ def _row(row: Row, now_ms: int) -> Markup:
         else element("a", row.index, href=address(row))
     )
     title = element("th", name, element("small", row.table), scope="row")
-    logs = [joined(" ", _log(run, task)) for run, task in row.broke]
-    words = element("small", row.words, *logs)
-    state = element("td", badge(row), words, data_value=row.rank)
+    found = [element("small", log) for log in logs(row)]  # beside words that may be cut off
+    state = element("td", badge(row), element("small", row.words), *found, data_value=row.rank)
     return element(
         "tr",
         title,
@@ -162,10 +161,14 @@ def _row(row: Row, now_ms: int) -> Markup:
     )
 
 
-def _log(run: Run, task: str) -> Markup:
-    """Return a link to the log of a task that failed."""
-    at = f"{run_address(run.dag_id, run.run_id)}/tasks/{quote(task, safe='')}"
-    return element("a", f"log of {task}", href=at, data_airflow=True)
+def logs(row: Row) -> list[Markup]:
+    """Return links to the logs of the tasks that an index's last runs failed by."""
+    found = []
+    for broken in row.broke:
+        run, task = broken.run, broken.task_id
+        at = f"{run_address(run.dag_id, run.run_id)}/tasks/{quote(task, safe='')}"
+        found.append(element("a", f"log of {task}", href=at, data_airflow=True))
+    return found
 
 
 _kept: dict[int, tuple[ref[StateDocument], Markup]] = {}

@@ -49,7 +49,7 @@ class QueryRefused(Exception):
 
 
 def nearest(table: str, index: str, column: str, value: str, where: str = "") -> Nearest:
-    """Return the rows nearest to the one whose key has a value, within a deadline.
+    """Return the other rows nearest to the one whose key has a value, within a deadline.
 
     Args:
         table: `catalog.namespace.table`.
@@ -85,13 +85,14 @@ def nearest(table: str, index: str, column: str, value: str, where: str = "") ->
 
 def _search(table: str, index: str, column: str, value: str, where: str) -> Nearest:
     from puffin_ann.search.open_index import open_index
-    from puffin_ann.search.row_by_key import vector_of_row
+    from puffin_ann.search.row_by_key import vector_of_row, without_themselves
 
     opened = open_index(table, index, cache="none")
     row = vector_of_row(opened, column, value)
-    found = opened.search(
-        row.vector, NEIGHBOURS, columns=[column], where=where or None, allow_fewer=True
+    answers = opened.search(
+        row.vector, NEIGHBOURS + 1, columns=[column], where=where or None, allow_fewer=True
     )
+    found, _ = without_themselves([row], answers, NEIGHBOURS)
     answers = zip(found["rank"], found[column], found["distance"], strict=True)
     report = json.loads((found.schema.metadata or {}).get(b"puffin_ann", b"{}"))
     return Nearest(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from puffin_ann.airflow.dag_ids import LONGEST_TAG, Kind, dag_id_of
-from puffin_ann.airflow.page.database import Asking, Dag, Known, Run
+from puffin_ann.airflow.page.database import Asking, Broken, Dag, Known, Run
 from puffin_ann.airflow.page.figures import duration, recall, share
 from puffin_ann.airflow.state.document import StateDocument
 
@@ -58,7 +58,7 @@ class Row:
     document: StateDocument | None = None
     last: Run | None = None
     failed: tuple[Run, ...] = ()
-    broke: tuple[tuple[Run, str], ...] = ()
+    broke: tuple[Broken, ...] = ()
     running: tuple[Run, ...] = ()
     asking: tuple[Asking, ...] = ()
     next_ms: int | None = None
@@ -146,7 +146,12 @@ def _declared(
     failed = tuple(run for run in ended if run.state == "failed")
     asking = tuple(each for each in known.asking if each.dag_id in ids)
     unwatched = next((known.unwatched[dag_id] for dag_id in ids & known.unwatched.keys()), "")
-    state, words = _state(document, failed, running, asking, unwatched)
+    broke = tuple(
+        known.broke[run.dag_id, run.run_id]
+        for run in failed
+        if (run.dag_id, run.run_id) in known.broke
+    )
+    state, words = _state(document, failed, broke, running, asking, unwatched)
     due = [dag.next_ms for dag in dags.values() if dag.next_ms is not None and not dag.is_paused]
     return Row(
         index=document.index if document else name,
@@ -157,11 +162,7 @@ def _declared(
         document=document,
         last=max(ended, key=lambda run: run.ended_ms or 0, default=None),
         failed=failed,
-        broke=tuple(
-            (run, known.broke[run.dag_id, run.run_id])
-            for run in failed
-            if (run.dag_id, run.run_id) in known.broke
-        ),
+        broke=broke,
         running=running,
         asking=asking,
         next_ms=min(due, default=None),
@@ -177,6 +178,7 @@ def _table_of(dags: dict[Kind, Dag]) -> str:
 def _state(
     document: StateDocument | None,
     failed: tuple[Run, ...],
+    broke: tuple[Broken, ...],
     running: tuple[Run, ...],
     asking: tuple[Asking, ...],
     unwatched: str,
@@ -184,7 +186,8 @@ def _state(
     """Return the worst that can be said, and why."""
     if failed:
         kinds = ", ".join(sorted(kind_of(run) for run in failed))
-        return "failing", f"the last run failed: {kinds}"
+        why = next((f": {each.why}" for each in broke if each.why), "")
+        return "failing", f"the last run failed: {kinds}{why}"
     if document is not None and document.outcome in ("problem", "unreachable"):
         state: State = "failing" if document.outcome == "problem" else "unreachable"
         return state, document.problem

@@ -218,26 +218,19 @@ def _search_keys(
     """Search for rows of the table, each row itself left out of its answers."""
     import numpy as np
 
-    from puffin_ann.search.row_by_key import vector_of_row
+    from puffin_ann.search.row_by_key import vector_of_row, without_themselves
 
     rows = [vector_of_row(opened, *_key(text)) for text in keys]
     vectors = np.stack([row.vector for row in rows])
     answers = nearest(vectors, k if k < 1 else k + 1, allow_fewer=True)
-    locators = answers.column("locator").to_pylist()
-    keep, taken = [], [0] * len(rows)
-    for place, (query, locator) in enumerate(
-        zip(answers.column("query").to_pylist(), locators, strict=True)
-    ):
-        if locator != rows[query].locator and taken[query] < k:
-            taken[query] += 1
-            keep.append((place, taken[query]))
+    others, taken = without_themselves(rows, answers, k)
     if min(taken) < k and not allow_fewer:
         raise QueryError(
             f"k is {k}, but there are only {min(taken)} other live rows"
             + (f" that satisfy {where!r}" if where else "")
             + "; --allow-fewer shows those there are"
         )
-    return [row.label for row in rows], _ranked(answers, keep)
+    return [row.label for row in rows], others
 
 
 def _keys_within(
@@ -246,24 +239,11 @@ def _keys_within(
     """Find every row nearer than a distance to rows of the table, each row itself left out."""
     import numpy as np
 
-    from puffin_ann.search.row_by_key import vector_of_row
+    from puffin_ann.search.row_by_key import vector_of_row, without_themselves
 
     rows = [vector_of_row(opened, *_key(text)) for text in keys]
-    answers = near(np.stack([row.vector for row in rows]))
-    keep, taken = [], [0] * len(rows)
-    for place, row in enumerate(answers.select(["query", "locator"]).to_pylist()):
-        if row["locator"] != rows[row["query"]].locator:
-            taken[row["query"]] += 1
-            keep.append((place, taken[row["query"]]))
-    return [row.label for row in rows], _ranked(answers, keep)
-
-
-def _ranked(answers: "pa.Table", keep: list[tuple[int, int]]) -> "pa.Table":
-    import pyarrow as pa
-
-    chosen = answers.take(pa.array([place for place, _ in keep], pa.int64()))
-    rank = pa.array([rank for _, rank in keep], pa.int32())
-    return chosen.set_column(chosen.column_names.index("rank"), "rank", rank)
+    others, _ = without_themselves(rows, near(np.stack([row.vector for row in rows])))
+    return [row.label for row in rows], others
 
 
 def _key(text: str) -> tuple[str, str]:

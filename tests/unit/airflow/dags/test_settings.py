@@ -89,6 +89,7 @@ def test_a_declaration_comes_before_the_dag_file(installed, kind):
         assert said(task, "priority_weight") == 7
         assert said(task, "execution_timeout") == timedelta(hours=6)
         assert said(task, "retry_delay") == timedelta(minutes=2)
+        assert not said(task, "retry_exponential_backoff")
         assert said(task, "retries") == (0 if task.task_id in AT_ONCE else 1)
     assert dag.tags == {"puffin-ann", kind, "demo.glove.words", "team-a", "gold"}
 
@@ -113,7 +114,8 @@ def test_runs_have_callbacks_and_a_deadline(installed, kind):
 def test_without_any_of_it_tasks_are_run_as_before(load_dags):
     dag = load_dags()["ann_build_words"]
     task = dag.get_task("train")
-    assert (task.retries, task.retry_delay) == (2, timedelta(seconds=30))
+    assert (task.retries, task.retry_delay) == (4, timedelta(seconds=30))
+    assert task.retry_exponential_backoff
     assert task.on_failure_callback == [log_failure]
     assert (task.pool, task.queue, task.execution_timeout) == ("default_pool", "default", None)
     assert dag.deadline is None

@@ -18,7 +18,7 @@ from puffin_ann import __version__
 from puffin_ann.airflow.page import application as application_module
 from puffin_ann.airflow.page import database, figures
 from puffin_ann.airflow.page import overview_page as overview_page_module
-from puffin_ann.airflow.page.database import Asking, Dag, Known, Run
+from puffin_ann.airflow.page.database import Asking, Broken, Dag, Known, Run
 from puffin_ann.airflow.page.index_page import index_page
 from puffin_ann.airflow.page.overview_page import overview_page
 from puffin_ann.airflow.page.plugin import PuffinAnnPlugin, serve
@@ -93,10 +93,15 @@ class TestStates:
     def test_a_failing_one_leads_to_its_dag_its_run_and_the_log_of_the_task_that_failed(self):
         failed = run("ann_refresh_words", "failed")
         found = known(*dags("words"), documents=[document("words")], last=(failed,))
-        row = only(replace(found, broke={(failed.dag_id, failed.run_id): "publish"}))
+        broken = Broken(failed, "publish", "recall is 0.90")
+        row = only(replace(found, broke={(failed.dag_id, failed.run_id): broken}))
+        assert row.words == "the last run failed: refresh: recall is 0.90"
         page = overview_page([row], NOW_MS)
         for at in ("", "/runs/manual__1", "/runs/manual__1/tasks/publish"):
             assert f'href="../dags/ann_refresh_words{at}"' in page
+        page = index_page(row, (), (), NOW_MS)
+        assert "the last run failed: refresh: recall is 0.90" in page
+        assert 'href="../dags/ann_refresh_words/runs/manual__1/tasks/publish"' in page
 
     def test_one_whose_catalog_is_silent_is_unreachable_and_keeps_its_last_figures(self):
         silent = document("words", "unreachable", "no answer")

@@ -11,6 +11,9 @@
   const numbers = (name) =>
     cells(name).map(({ dataset: { value } }) => (value === "" ? null : Number(value)));
   const times = numbers("at").map((milliseconds) => milliseconds / 1000);
+  // One point has a quarter of an hour on either side; of a single one uPlot itself tells no range.
+  const [from, to] = [times[0], times[times.length - 1]];
+  const span = from === to ? [from - 900, to + 900] : [from, to];
 
   const MINUTE = 60, HOUR = 3600, DAY = 86400;
   const STEPS = [1, 2, 5, 10, 15, 30].flatMap((step) => [step, step * MINUTE]).concat(
@@ -82,7 +85,7 @@
         legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false }, sync: { key: "over-time" } },
         scales: {
-          x: { range: (_, from, to) => (from === to ? [from - 900, to + 900] : [from, to]) },
+          x: { range: () => span },
           y: { range: () => [middle - 0.58 * spread, middle + 0.58 * spread] },
         },
         axes: [

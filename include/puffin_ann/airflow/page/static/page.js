@@ -1,4 +1,4 @@
-// Filter and sort the table; ask for runs through Airflow's API; search by a row's key.
+// Filter and sort the table; ask for runs through Airflow's API; search by a row's key; follow runs.
 "use strict";
 (() => {
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
@@ -105,6 +105,7 @@
         link.dataset.airflow = "";
         link.textContent = said.dag_run_id;
         told.replaceChildren("asked for run ", link);
+        document.dispatchEvent(new Event("puffin-ann-asked"));
       } catch (error) {
         told.className = "told failed";
         told.textContent = error.message;
@@ -148,4 +149,28 @@
       }
     });
   }
+
+  // While a run is open, what it changes is shown anew; at its end all is, unless one is typing.
+  const FOLLOW_MS = 5000;
+  const isTyping = () =>
+    dialog?.open || all("#query input[type=text]").some((input) => input.value || input === document.activeElement);
+  const follow = async () => {
+    if (document.hidden) return;
+    const answer = await fetch(location.href, { credentials: "same-origin" }).catch(() => null);
+    if (!answer?.ok) return;
+    const now = new DOMParser().parseFromString(await answer.text(), "text/html");
+    for (const part of all("[data-live]")) {
+      const newer = one(`[data-live="${part.dataset.live}"]`, now);
+      if (newer && !part.contains(document.activeElement)) part.replaceWith(document.adoptNode(newer));
+    }
+    if ("atWork" in one("main", now).dataset || isTyping()) return;
+    clearInterval(following);
+    location.reload();
+  };
+  let following = null;
+  const keepFollowing = () => {
+    if (dialog && following === null) following = setInterval(follow, FOLLOW_MS);
+  };
+  if ("atWork" in one("main").dataset) keepFollowing();
+  document.addEventListener("puffin-ann-asked", keepFollowing);
 })();
