@@ -15,7 +15,9 @@ PYTHON_OF_WORKERS ?= $(PYTHON)
 UV_VERSION := 0.8
 UV := $(shell command -v uv 2>/dev/null || echo $(LOCAL)/uv/bin/uv)
 LOCK = $(UV) pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11
-STEP = @printf '\033[1m== %s\033[0m\n'
+# A line that says what happens now, in bold on a terminal.
+HEADING = heading() { if [ -t 1 ]; then printf '\033[1m== %s\033[0m\n' "$$1"; else printf '== %s\n' "$$1"; fi; }; heading
+STEP = @$(HEADING)
 PYTEST := $(BIN)/pytest
 # A file's tests stay together: they share what they start. Each process has its own Spark and S3.
 SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations 60 --durations-min 4
@@ -143,7 +145,7 @@ test-lowest: $(READY) ## Run the unit tests with the lowest versions of what we 
 
 fuzz: $(KERNELS) ## Feed corrupted bytes to every decoder, by coverage or under right checksums, for SECONDS (60); PART=name for one of tests/fuzz/fuzz_name.py
 	@for part in $(FUZZED); do \
-		printf '\033[1m== %s\033[0m\n' "$$part" && mkdir -p $(LOCAL)/fuzz/$$part && \
+		$(HEADING) "$$part" && mkdir -p $(LOCAL)/fuzz/$$part && \
 		$(BIN)/python -m tests.fuzz.fuzz_$$part -max_total_time=$(FUZZ_SHARE) -artifact_prefix=$(LOCAL)/fuzz/$$part/ $(LOCAL)/fuzz/$$part || exit; \
 	done
 

@@ -19,6 +19,7 @@ from urllib.error import URLError
 
 from airflow_api import ENDED, Airflow, ask, log_in, starting
 from compose_cli import Compose, require_compose
+from headings import heading
 from spark_history import ended_applications
 
 PROJECT = "puffin-ann-demo"
@@ -98,7 +99,7 @@ class Demo:
 
     def step(self, text: str) -> None:
         """Print what is done now, and when."""
-        print(f"\033[1m== {text}\033[0m ({time.monotonic() - self.began:.0f} s)", flush=True)
+        heading(text, f"({time.monotonic() - self.began:.0f} s)")
 
     def say(self, text: str) -> None:
         """Print what was found."""

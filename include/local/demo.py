@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from headings import heading as step
 from home import CATALOG, ROOT, environment, write_catalog
 
 TABLE = "glove.words"
@@ -19,11 +20,6 @@ DAG = f"ann_build_{INDEX}"
 WORDS = ("coffee", "paris", "guitar", "winter")
 FILES = 8
 ROW_GROUP_ROWS = 500
-
-
-def step(text: str) -> None:
-    """Print a line that says what happens now."""
-    print(f"\033[1m== {text}\033[0m", flush=True)
 
 
 def create_table() -> None:
@@ -131,7 +127,8 @@ def main() -> None:
         env=variables,
         check=True,
     )
-    step(f"done in {time.monotonic() - began:.0f} s; try `make up`, or: source .local/env")
+    took = f"{time.monotonic() - began:.0f} s after setup"
+    step(f"done in {took}; try `make up`, or: source .local/env")
     exports = ("PYICEBERG_HOME", "PUFFIN_ANN_CACHE_DIR")
     lines = [f"export {key}={variables[key]}" for key in exports]
     (local / "env").write_text("\n".join([*lines, f"export PATH={ROOT}/.venv/bin:$PATH", ""]))

@@ -6,6 +6,7 @@ A command about all indexes of a table does what it can, and fails at its end.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,14 +58,27 @@ def _warn_of(known: "Declared") -> None:
         warn(str(problem))
 
 
-@contextmanager
-def all_declared_on(
-    table: str, *, index: str | None = None
-) -> "Iterator[list[IndexDeclaration] | None]":
-    """Give the declarations of a table's indexes, to be looked at; fail at the end if one is bad.
+@dataclass(frozen=True)
+class DeclaredOn:
+    """What is known here of the declarations of a table's indexes.
 
-    None if this machine does not know what is declared, or a bad file may declare what no other
-    does.
+    Attributes:
+        valid: those that are valid; None if this machine does not know what is declared.
+        is_all: whether there are no others: a file that is not valid may declare what none does.
+    """
+
+    valid: "list[IndexDeclaration] | None"
+    is_all: bool = True
+
+    @property
+    def known(self) -> "list[IndexDeclaration] | None":
+        """All that are declared; None if that is not known."""
+        return self.valid if self.is_all else None
+
+
+@contextmanager
+def all_declared_on(table: str, *, index: str | None = None) -> Iterator[DeclaredOn]:
+    """Give the declarations of a table's indexes, to be looked at; fail at the end if one is bad.
 
     Args:
         table: by name.
@@ -77,10 +91,10 @@ def all_declared_on(
 
     known = known_declarations()
     if known is None:
-        yield None
+        yield DeclaredOn(None)
         return
     try:
-        yield None if known.problems else known.on(table)
+        yield DeclaredOn(known.on(table), is_all=not known.problems)
     except typer.Exit:
         _warn_of(known)
         raise

@@ -1,6 +1,7 @@
 """Say what is wrong with the fields of a declaration: which, the value, and what is allowed."""
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -68,7 +69,7 @@ def complaints_of(
         elif item["type"] == "missing":
             yield f"field {field!r} is missing"
         elif item["type"] == "extra_forbidden":
-            yield f"field {field!r} is unknown{_known(model, what, item['loc'][:-1])}"
+            yield f"field {field!r} is unknown{_known(model, what, item['loc'])}"
         elif is_secret_name(field):
             yield f"field {field!r}: what is given is not allowed: {message}"
         else:
@@ -83,12 +84,15 @@ def _shown(value: object) -> str:
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
-def _known(model: type[Model], what: str, path: tuple[int | str, ...]) -> str:
-    """Say which fields there are where a path of field names leads to."""
+def _known(model: type[Model], what: str, place: tuple[int | str, ...]) -> str:
+    """Say which field was probably meant, and which there are where a path of names leads to."""
+    *path, unknown = place
     for name in path:
         field = model.model_fields.get(str(name))
         if field is None or not isinstance(field.annotation, type):
             return ""  # parameters of no algorithm that there is, which is said apart
         model = field.annotation
     what = f"fields of {'.'.join(map(str, path))!r}" if path else what
-    return f"; known {what} are: {', '.join(model.model_fields) or 'none'}"
+    meant = get_close_matches(str(unknown), model.model_fields, n=1)
+    question = f"; did you mean {meant[0]!r}?" if meant else ""
+    return f"{question}; known {what} are: {', '.join(model.model_fields) or 'none'}"

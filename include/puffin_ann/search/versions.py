@@ -224,7 +224,10 @@ def require_found(
 
 def how_to_build_again(index: str) -> str:
     """Say what to do about an index of which no readable file is left; the same words anywhere."""
-    return f"build it again: 'puffin-ann build {index} --force', or its build DAG with force"
+    return (
+        f"build it again: 'puffin-ann refresh {index}' does here, 'puffin-ann build {index} "
+        "--force' or its build DAG with force on Spark"
+    )
 
 
 def require_no_damage(table: Table) -> None:

@@ -39,6 +39,25 @@ def test_a_plan_of_an_unchanged_table_says_that_nothing_is_due(cli, indexed):
     assert found["decision"]["bytes_written"] == found["decision"]["seconds"] == 0
 
 
+def test_check_asks_the_tables_whether_declarations_fit_them(cli, indexed, folder, declare):
+    code, out, err = cli("check", "--tables")
+    assert (code, err) == (0, "")
+    assert out == f"{builds.INDEX}: valid, and fits test.demo.words\n"
+    indexed.append(builds.rows([*range(5)] * 20))  # in row groups of ten
+    declare("doubtful", key="word")
+    declare("nowhere", column="embeding")
+    declare("elsewhere", table="test.demo.others")
+    assert cli("check")[0] == 0
+    code, out, err = cli("check", "--tables")
+    told = " ".join(err.split())
+    assert code == 2
+    assert "doubtful: valid" in out
+    assert "index 'doubtful': key 'word' does not tell rows apart: of the first 10, 5 have" in told
+    assert "index 'nowhere': test.demo.words has no top-level column 'embeding'" in told
+    assert "index 'elsewhere':" in told
+    assert "nowhere" not in out
+
+
 def test_a_bad_declaration_is_warned_of_by_commands_about_another_index(cli, indexed, folder):
     (folder / "other.yaml").write_text("metric: [")
     for arguments in (("plan", *TABLE), ("status", *TABLE), ("refresh", builds.INDEX)):
@@ -61,10 +80,15 @@ def test_a_bad_declaration_fails_commands_about_all_indexes_at_their_end(cli, in
 
 def test_nothing_is_removed_while_a_declaration_is_bad(cli, indexed, folder):
     (folder / "other.yaml").write_text("metric: [")
-    for arguments in (("clean", TABLE[0]), ("doctor", TABLE[0], "--fix"), ("drop", *TABLE)):
+    for arguments in (("clean", TABLE[0]), ("drop", *TABLE)):
         code, out, err = cli(*arguments)
         assert (code, out) == (2, "")
         assert "other.yaml: is not valid YAML" in err
+    code, out, err = cli("doctor", TABLE[0], "--fix")
+    assert code == 2
+    assert "nothing is wrong" in out
+    assert "removed nothing that may be old" in " ".join(out.split())
+    assert "other.yaml: is not valid YAML" in err
     declared = load_declaration(folder / f"{builds.INDEX}.yaml")
     done = maintain([declared], run_id="window", runner=InProcess())
     assert done["indexes"][builds.INDEX]["action"] == "none"

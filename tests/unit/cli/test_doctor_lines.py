@@ -7,11 +7,12 @@ import pytest
 from puffin_ann.cli.commands import doctor
 from puffin_ann.lifecycle.maintain.examination.findings import Finding
 from puffin_ann.lifecycle.runs.doctor import Diagnosis
+from puffin_ann.search.versions import how_to_build_again
 from puffin_ann.terminal import LiteralConsole
 
 FILE = "s3://warehouse/shop/words/metadata/ann-words-4546469910130237562-949cbba7-n1.puffin"
 WHAT = "the file is registered, and is gone from the store, so no search can be answered from it"
-REMEDY = "build it again: 'puffin-ann build words --force', or its build DAG with force"
+REMEDY = how_to_build_again("words")
 FOUND = Diagnosis(
     table="lake.shop.words",
     findings=(

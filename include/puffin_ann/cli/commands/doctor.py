@@ -41,7 +41,7 @@ def doctor(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find what is wrong with a table's indexes: registrations, files, coverage, checksums.
+    """Find what is wrong with a table's indexes: declarations, registrations, files, checksums.
 
     Blobs are unpacked, one shard at a time, to tell those that contradict each other.
 
@@ -50,14 +50,11 @@ def doctor(
     Example: puffin-ann doctor demo.glove.words --quick
     """
     from puffin_ann.lifecycle.runs import doctor as doctors
-    from puffin_ann.lifecycle.runs.maintain import declared_on
     from puffin_ann.lifecycle.runtime import leases
 
-    if fix:
-        declared_on(table)  # nothing is removed while it is not known what is to be kept
     taken = (leases.break_lease(table, break_lease),) if break_lease is not None else ()
     with all_declared_on(table) as declared:
-        found = doctors.doctor(table, declared, fix=fix, quick=quick)
+        found = doctors.doctor(table, declared.valid, is_all=declared.is_all, fix=fix, quick=quick)
         found = found.model_copy(update={"actions": (*taken, *found.actions)})
         if as_json:
             print_json({**found.model_dump(), "problems_left": found.problems_left})

@@ -20,7 +20,7 @@ def history(
     index: Annotated[str, typer.Argument(help="A published index.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show every known run of an index: trigger, action, rows, bytes, seconds, recall, coverage.
+    """Show runs that published an index, and evaluations: what each did, took and found.
 
     Example: puffin-ann history demo.glove.words glove_words
     """

@@ -31,7 +31,7 @@ def status(
     from puffin_ann.lifecycle.versions.recorded_declaration import Recorded
 
     with all_declared_on(table, index=index) as declared:
-        found = statuses.status(load_table(table), index, declared)
+        found = statuses.status(load_table(table), index, declared.known)
         if declaration and not as_json:
             documents = "---\n".join(Recorded(status.declaration).as_yaml() for status in found)
             typer.echo(printable(documents), nl=False)

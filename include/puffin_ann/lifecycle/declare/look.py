@@ -99,6 +99,24 @@ def look_at(table: Table, column: str | None = None) -> Seen:
     )
 
 
+def count_doubled(table: Table, column: str) -> tuple[int, int]:
+    """Return how many of the first rows share their value with one before, and how many rows.
+
+    Args:
+        table: the table.
+        column: of single values.
+
+    Raises:
+        PuffinAnnError: it cannot be read.
+    """
+    live = live_state(table, table.metadata.current_snapshot_id)
+    if not live.rows:
+        return 0, 0
+    file = max(live.files, key=lambda file: file.rows)
+    values = _first_rows(table, file, [column]).column(column)
+    return len(values) - pc.count_distinct(values, mode="all").as_py(), len(values)
+
+
 def _only_vector_column(table: Table) -> str:
     names = vector_columns(table.schema())
     if len(names) == 1:

@@ -47,9 +47,7 @@ def require_fit(declaration: IndexDeclaration, table: Table, live: LiveState) ->
         PuffinAnnError: the table or its column do not allow an index, in the way it is declared.
     """
     publish_mode(table, declaration.publishes_by)
-    column = table_vector_column(table, declaration.column)
-    require_key(table, declaration)
-    included = require_included(table, declaration)
+    column, included = require_columns(declaration, table)
     rows = live.rows
     check_rows(declaration.table, rows)
     dimension = dimension_of(table.io, live.files, column)
@@ -61,6 +59,20 @@ def require_fit(declaration: IndexDeclaration, table: Table, live: LiveState) ->
     check_subspaces(declaration.algorithm, declaration.parameters, dimension)
     check_cells(declaration, rows, dimension)
     return Fit(column, rows, dimension, included)
+
+
+def require_columns(
+    declaration: IndexDeclaration, table: Table
+) -> tuple[VectorColumn, tuple[int, ...]]:
+    """Return the vector column of an index, and the field ids of those that it includes.
+
+    Raises:
+        ColumnNotFoundError: the table does not have one that is declared, or the key.
+        UnsupportedColumnError: it is of a type that does not serve for that.
+    """
+    column = table_vector_column(table, declaration.column)
+    require_key(table, declaration)
+    return column, require_included(table, declaration)
 
 
 def check_rows(table: str, rows: int) -> None:

@@ -21,7 +21,7 @@ from puffin_ann.lifecycle.versions.recorded_declaration import Recorded
 from puffin_ann.moments import as_time
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
-from puffin_ann.search.versions import all_index_names, require_no_damage, require_versions
+from puffin_ann.search.versions import all_index_names, require_found, require_no_damage
 from puffin_ann.terminal import LiteralConsole
 
 
@@ -34,6 +34,7 @@ class IndexStatus(BaseModel):
     table's other indexes and others' statistics besides; `declared` is None where it is not known
     which indexes are declared; `tag` is the tag of ours that holds the file, None where none does;
     `stored_vectors` is the form that shards store vectors in;
+    `problems` tells of versions that cannot be read, one sentence each;
     `declaration` is what the version was published by, as the table
     records it: without `spark`, and empty if none can be read.
     """
@@ -79,6 +80,7 @@ class IndexStatus(BaseModel):
     declared: bool | None = None
     renamed_to: str | None = None
     tag: str | None = None
+    problems: tuple[str, ...] = ()
     declaration: dict[str, Any] = {}
 
 
@@ -112,9 +114,11 @@ def status(
         else {declaration.name: declaration for declaration in declarations}
     )
     renamed = renamings(table, known.values()) if known and set(names) - known.keys() else {}
+    found = {name: require_found(table, name) for name in names}
     return [
-        _status(table, require_versions(table, name)[0], live).model_copy(
+        _status(table, found[name].versions[0], live).model_copy(
             update={
+                "problems": found[name].problems if found[name].is_damaged else (),
                 "declared": None if known is None else name in known,
                 "renamed_to": renamed.get(name),
             }
@@ -195,6 +199,12 @@ def grid(found: IndexStatus) -> Grid:
 def _lines(found: IndexStatus) -> Iterable[tuple[str, str]]:
     if found.declared is not True:
         yield from _declared(found)
+    if found.problems:
+        yield (
+            "damaged",
+            f"{'; '.join(found.problems)}; told below is the newest version that can be read: "
+            f"'puffin-ann doctor {found.table}' shows what to do",
+        )
     form = "" if found.stored_vectors == "float32" else f", vectors: {found.stored_vectors}"
     yield "algorithm", f"{found.algorithm}, {found.metric}, {found.dimension} dimensions{form}"
     for trial in found.trials:

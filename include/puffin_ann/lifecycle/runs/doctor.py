@@ -24,6 +24,11 @@ from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.runtime.run_ids import new_run_id
 from puffin_ann.lifecycle.versions.inventory import Inventory, take_inventory
 
+NOT_CLEANED = (
+    "removed nothing that may be old: while a declaration is not valid, it is not known what is to "
+    "be kept; correct it, and do this again"
+)
+
 
 class Diagnosis(BaseModel):
     """What was found, and what was done about it.
@@ -49,6 +54,7 @@ def doctor(
     table: str | Table,
     declarations: Iterable[IndexDeclaration] | None = None,
     *,
+    is_all: bool = True,
     fix: bool = False,
     quick: bool = False,
     at_ms: int | None = None,
@@ -58,6 +64,7 @@ def doctor(
     Args:
         table: by name, or as loaded.
         declarations: of this table's indexes; None: it is not known which are declared.
+        is_all: whether no others are declared; else nothing is removed, as it might be theirs.
         fix: repair what can be repaired.
         quick: leave out the checksums of blobs, for which whole files are read, and whether shards
             fit the rest, for which they are unpacked, one at a time, to a temporary folder.
@@ -72,7 +79,7 @@ def doctor(
     inventory = take_inventory(loaded, at_ms=at_ms)
     damage = find_damage(inventory, quick=quick, declarations=declared or ())
     of_leases, odd = lease_findings(loaded)
-    before = [*examine(inventory, declared, damage), *of_leases]
+    before = [*examine(inventory, declared, damage, is_all=is_all), *of_leases]
     before.sort(key=lambda finding: not finding.is_problem)
     if not fix:
         return Diagnosis(table=name_of(loaded), findings=tuple(before))
@@ -85,10 +92,10 @@ def doctor(
     actions += replaced
     actions += _remove_leases(loaded, odd)
     actions += list(guard(loaded, declared or ()).actions)
-    actions += _clean(loaded, declared or (), at_ms)
+    actions += _clean(loaded, declared or (), at_ms) if is_all else [NOT_CLEANED]
     inventory = take_inventory(loaded, at_ms=at_ms)
     # Files are not read whole a second time: what was damaged and stayed is damaged.
-    left = examine(inventory, declared, find_damage(inventory, quick=True))
+    left = examine(inventory, declared, find_damage(inventory, quick=True), is_all=is_all)
     left += lease_findings(loaded)[0]
     still = {_identity(finding) for finding in left if finding.is_problem}
     still |= {

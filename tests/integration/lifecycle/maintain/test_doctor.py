@@ -12,6 +12,7 @@ from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle.maintain import drop
+from puffin_ann.lifecycle.report.status import as_text, status
 from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.moments import now_ms
@@ -86,12 +87,48 @@ def test_a_dangling_registration_is_named_and_removed(words):
     words.append(builds.rows(range(60, 62)))
     second = table_events.publish(words, "b")
     words.io.delete(second)
+    (told,) = status(words, builds.INDEX)
+    assert told.file != second
+    assert told.problems == (f"{second} is gone from the store",)
+    assert f"'puffin-ann doctor {name_of(words)}'" in as_text([told])
     found = doctor(words, DECLARED)
     assert kinds(found) == ["dangling"]
     assert found.findings[0].file == second
+    for command in (f"'puffin-ann doctor {name_of(words)} --fix'", f"refresh {builds.INDEX}'"):
+        assert command in found.findings[0].remedy
     assert doctor(words, DECLARED, fix=True).problems_left == 0
     assert doctor(words, DECLARED).findings == ()
     table_events.assert_alive(words)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"column": "embeding"}, "has no top-level column 'embeding'"),
+        ({"column": "word"}, "a vector column is list<float>"),
+        ({"key": "wrod"}, "has no top-level column 'wrod'"),
+        ({"include": ("wrod",)}, "has no top-level column 'wrod'"),
+    ],
+)
+def test_what_the_next_run_would_refuse_is_told_before_it(words, fields, says):
+    declared = [builds.declaration(**fields)]
+    (finding,) = doctor(words, declared).findings
+    assert (finding.kind, finding.indexes, finding.is_problem) == ("unfit", (builds.INDEX,), True)
+    assert "cannot be built as it is declared" in finding.what
+    assert says in finding.what
+    table_events.publish(words, "a")
+    (finding,) = doctor(words, declared).findings
+    assert "cannot be refreshed as it is declared" in finding.what
+    assert says in finding.what
+
+
+def test_an_index_of_which_others_declarations_are_not_valid_is_told_of_as_declared(words):
+    table_events.publish(words, "a")
+    assert doctor(words, DECLARED, is_all=False).findings == ()
+    (finding,) = doctor(words, [], is_all=False).findings
+    assert (finding.kind, finding.is_problem) == ("unknown", False)
+    fixed = doctor(words, DECLARED, is_all=False, fix=True)
+    assert "not known what is to be kept" in fixed.actions[-1]
 
 
 def test_a_lost_index_cannot_be_repaired(words):

@@ -59,3 +59,8 @@ def test_one_file_is_checked_wherever_it_lies(tmp_path):
 
 def test_the_schema_is_printed_for_editors():
     assert json.loads(check("--schema").stdout) == declaration_schema()
+
+
+def test_a_misspelt_field_is_asked_about(folder):
+    (folder / "one.yaml").write_text(VALID + "recal_target: 0.9\n")
+    assert "did you mean 'recall_target'?" in str(check().exception)

@@ -3,13 +3,22 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from puffin_ann.declaration import IndexDeclaration
+from puffin_ann.errors import (
+    DataFileError,
+    EnvironmentProblemError,
+    PuffinAnnError,
+    StoreUnavailableError,
+    TooFewRowsError,
+)
 from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.lifecycle.ingest.preconditions import require_columns, require_fit
 from puffin_ann.lifecycle.maintain.examination.findings import Finding
 from puffin_ann.lifecycle.maintain.examination.published_before import why_published_before
 from puffin_ann.lifecycle.maintain.former_names import advice_to_rename, renamings
 from puffin_ann.lifecycle.maintain.guard_plan import GuardPlan
 from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory
 from puffin_ann.lifecycle.versions.recorded_declaration import Recorded
+from puffin_ann.search.snapshot_view import live_state
 from puffin_ann.search.versions import how_to_build_again
 
 
@@ -58,10 +67,54 @@ def _unbuilt(index: str, advice: str) -> Finding:
     )
 
 
-def find_undeclared(
+def find_unfit(
     inventory: Inventory, plan: GuardPlan, declarations: Sequence[IndexDeclaration] | None
 ) -> Iterator[Finding]:
-    """Tell which indexes are published, and not declared as far as this machine knows."""
+    """Tell which declared indexes the next run refuses to build, or to refresh: it would say why.
+
+    Raises:
+        StoreUnavailableError: the store does not answer.
+    """
+    for declaration in declarations or ():
+        is_live = declaration.name in plan.live
+        try:
+            if is_live or inventory.head is None:
+                require_columns(declaration, inventory.table)
+            else:
+                require_fit(
+                    declaration, inventory.table, live_state(inventory.table, inventory.head)
+                )
+        except StoreUnavailableError:
+            raise
+        except (DataFileError, EnvironmentProblemError):
+            continue  # of which more is said elsewhere
+        except PuffinAnnError as error:
+            yield Finding(
+                kind="unfit",
+                indexes=(declaration.name,),
+                file="",
+                what=f"index {declaration.name!r} cannot be {'refreshed' if is_live else 'built'} "
+                f"as it is declared: {error}",
+                remedy="correct its declaration, or the table",
+                is_problem=not isinstance(error, TooFewRowsError),
+            )
+
+
+def find_undeclared(
+    inventory: Inventory,
+    plan: GuardPlan,
+    declarations: Sequence[IndexDeclaration] | None,
+    *,
+    is_all: bool,
+) -> Iterator[Finding]:
+    """Tell which indexes are published, and not declared as far as this machine knows.
+
+    Args:
+        inventory: of the table.
+        plan: what the guard would do.
+        declarations: of its indexes; None: it is not known which are declared.
+        is_all: whether no others are.
+    """
     known = {declaration.name for declaration in declarations or ()}
     renamed = renamings(inventory.table, declarations or ()) if plan.live.keys() - known else {}
     for index in sorted(plan.live.keys() - known):
@@ -69,13 +122,13 @@ def find_undeclared(
         command = f"{name_of(inventory.table)} {index}"
         show = f"'puffin-ann status {command} --declaration'"
         recorded = _recorded(file, index).in_words()
-        if declarations is None:
+        if declarations is None or not is_all:
+            why = "a declaration is not valid" if declarations else "this machine knows none"
             yield Finding(
                 kind="unknown",
                 indexes=(index,),
                 file=file.path,
-                what=f"whether index {index!r} is declared is not known here: this machine knows "
-                f"no declarations, or not all; {recorded}",
+                what=f"whether index {index!r} is declared is not known here: {why}; {recorded}",
                 remedy=f"none needed; {show} shows what it was published by",
                 is_problem=False,
             )

@@ -13,12 +13,14 @@ from puffin_ann.errors import (
     StoreUnavailableError,
     UnsupportedTableError,
 )
+from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.metadata.expiry import Horizon, surviving
 from puffin_ann.lifecycle.maintain.examination.damage import Damage
 from puffin_ann.lifecycle.maintain.examination.doctor_declared import (
     find_lost,
     find_undeclared,
+    find_unfit,
     secrets,
 )
 from puffin_ann.lifecycle.maintain.examination.findings import Finding
@@ -32,6 +34,7 @@ from puffin_ann.lifecycle.versions.base_version import nearest_version
 from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory
 from puffin_ann.search.index_version import load_version
 from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
+from puffin_ann.search.versions import index_in_name
 
 STALE = 0.05
 """Share of the live rows that searches scan or mask before an index counts as stale."""
@@ -41,19 +44,32 @@ def examine(
     inventory: Inventory,
     declarations: Sequence[IndexDeclaration] | None = None,
     damage: Iterable[Damage] = (),
+    *,
+    is_all: bool = True,
 ) -> list[Finding]:
-    """Return what is to be said of a table's indexes, problems first; changes nothing."""
+    """Return what is to be said of a table's indexes, problems first; changes nothing.
+
+    Args:
+        inventory: of the table.
+        declarations: of its indexes; None: it is not known which are declared.
+        damage: that was found.
+        is_all: whether no others are declared.
+    """
     plan = plan_guard(inventory, declarations or ())
     protection = Protection.of(inventory.table, at_ms=inventory.now_ms)
+    unfit = list(find_unfit(inventory, plan, declarations))
+    refused = {finding.indexes for finding in unfit}
+    lost = find_lost(inventory, plan, declarations)
     findings = [
         *_foreign(protection),
-        *find_lost(inventory, plan, declarations),
+        *(each for each in lost if each.kind != "unbuilt" or each.indexes not in refused),
+        *unfit,
         *_registrations(inventory, plan, declarations or ()),
         *_displaced(inventory),
         *_removable(inventory, declarations or (), protection),
-        *find_undeclared(inventory, plan, declarations),
+        *find_undeclared(inventory, plan, declarations, is_all=is_all),
         *secrets(inventory, plan),
-        *_stale(inventory, plan, declarations),
+        *_stale(inventory, plan, declarations if is_all else None),
         *_damaged(damage),
     ]
     return sorted(findings, key=lambda finding: not finding.is_problem)
@@ -63,6 +79,12 @@ def _indexes(file: IndexFile) -> tuple[str, ...]:
     return tuple(sorted({held.index for held in file.holds}))
 
 
+def _in_name(file: IndexFile) -> tuple[str, ...]:
+    """Return the index that a file was published for, by its name alone."""
+    name = index_in_name(file.path)
+    return () if name is None else (name,)
+
+
 def _registrations(
     inventory: Inventory, plan: GuardPlan, declarations: Sequence[IndexDeclaration]
 ) -> Iterator[Finding]:
@@ -70,10 +92,10 @@ def _registrations(
         if file.bytes is None and file.entries:
             yield Finding(
                 kind="dangling",
-                indexes=_indexes(file),
+                indexes=_indexes(file) or _in_name(file),
                 file=file.path,
                 what=f"registered under snapshots {_ids(file.entries)}, and not there",
-                remedy="the guard removes the registration, and the tag where one of ours holds it",
+                remedy=_of_what_is_gone(inventory, plan, file),
             )
     for index in plan.move:
         file = plan.live[index]
@@ -100,6 +122,15 @@ def _registrations(
     for verdict in verdicts:
         if verdict.is_kept:
             yield from _registration(inventory, verdict.file, expected, verdict.file.path in healed)
+
+
+def _of_what_is_gone(inventory: Inventory, plan: GuardPlan, file: IndexFile) -> str:
+    """Say what is done about a registration of a file that is gone."""
+    fix = f"'puffin-ann doctor {name_of(inventory.table)} --fix' or the next maintenance"
+    remedy = f"{fix} removes the registration, and the tag where one of ours holds it"
+    older = [index for index in _indexes(file) or _in_name(file) if index in plan.live]
+    again = [f"'puffin-ann refresh {index}' covers again what only it did" for index in older]
+    return "; ".join([remedy, *again])
 
 
 def _registration(
