@@ -9,6 +9,7 @@ from urllib.parse import quote
 import psutil
 import pytest
 
+from puffin_ann.errors import IndexNotFoundError
 from tests.support.airflow_server import LocalAirflow, wait_until
 from tests.support.airflow_stage import free_port
 from tests.support.paths import ROOT
@@ -28,6 +29,9 @@ def watched(tmp_path_factory) -> Iterator[WatchedTable]:
     declared = (ROOT / "include" / "indexes" / "glove_words.yaml").read_text()
     by_hand = "refresh: {watch: false}\nmaintain: {schedule: null}\nevaluate: {schedule: null}\n"
     (declarations / "glove_words.yaml").write_text(declared + by_hand)
+    expires = f"build: {{approve_above: {{rows: {ROWS // 2}}}, approval_expires: 10s}}\n"
+    same = "table: demo.glove.watched\ncolumn: embedding\nalgorithm: ivf_pq\n"
+    (declarations / "expiring.yaml").write_text(same + expires + by_hand)
     try:
         server.up()
         wait_until(lambda: server.request("GET", f"/api/v2/dags/{DAG}")[0] == 200)
@@ -196,6 +200,21 @@ def test_appended_rows_are_found_through_the_index_without_any_hand(watched):
     started = datetime.fromisoformat(run["start_date"])
     assert (started - appended).total_seconds() < MINUTE
     assert watched.nearest("followed", ROWS, MORE) == words(ROWS, MORE)
+
+
+@pytest.mark.long
+def test_a_build_that_nobody_approves_in_time_is_not_done(watched):
+    server, dag = watched.server, "ann_build_expiring"
+    _, run = server.trigger(dag)
+    run_id = run["dag_run_id"]
+    wait_until(lambda: server.runs(dag)[-1]["state"] in ("success", "failed"), SECONDS, every=1)
+    states = {task["task_id"]: task["state"] for task in server.tasks(dag, run_id)}
+    assert states["approve"] == "success"
+    assert {states[task] for task in ("lease", "plan", "publish")} == {"skipped"}
+    assert server.runs(dag)[-1]["state"] == "success"
+    assert watched.held_by("expiring") == ""
+    with pytest.raises(IndexNotFoundError):
+        watched.status("expiring")
 
 
 @pytest.mark.long

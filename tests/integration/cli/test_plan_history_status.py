@@ -8,7 +8,7 @@ import yaml
 
 from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.declaration import load_declaration, parse_declaration
-from puffin_ann.errors import EnvironmentProblemError
+from puffin_ann.errors import CatalogUnavailableError, EnvironmentProblemError
 from puffin_ann.lifecycle.report.history import history
 from puffin_ann.lifecycle.report.plan import preview
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
@@ -56,6 +56,18 @@ def test_check_asks_the_tables_whether_declarations_fit_them(cli, indexed, folde
     assert "index 'nowhere': test.demo.words has no top-level column 'embeding'" in told
     assert "index 'elsewhere':" in told
     assert "nowhere" not in out
+
+
+def test_check_tells_a_table_that_cannot_be_read_from_one_that_does_not_fit(
+    cli, indexed, declare, monkeypatch
+):
+    def refuse(_: str):
+        raise CatalogUnavailableError("catalog 'test' does not answer")
+
+    monkeypatch.setattr("puffin_ann.lake.catalog.tables.load_table", refuse)
+    code, out, err = cli("check", "--tables")
+    assert (code, out) == (6, "")
+    assert "does not answer" in err
 
 
 def test_a_bad_declaration_is_warned_of_by_commands_about_another_index(cli, indexed, folder):

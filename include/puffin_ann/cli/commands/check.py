@@ -8,7 +8,7 @@ import typer
 
 from puffin_ann.cli.output import AsJson, print_json, say, warn
 from puffin_ann.declaration.json_schema import declaration_schema
-from puffin_ann.errors import DeclarationError, PuffinAnnError
+from puffin_ann.errors import DeclarationError, EnvironmentProblemError, PuffinAnnError
 
 if TYPE_CHECKING:
     from puffin_ann.declaration import IndexDeclaration
@@ -35,7 +35,9 @@ def check(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check declarations, and with --tables what they name; exit code 2 if one is not valid.
+    """Check declarations, and with --tables what they name.
+
+    Exits with code 2 if one is not valid, or cannot be built; 6 if a catalog does not answer.
 
     Example: puffin-ann check include/indexes
     """
@@ -43,22 +45,20 @@ def check(
         print_json(declaration_schema())
         return
     valid, problems = _checked(folder)
-    fitting = []
     for declaration in valid:
         for warning in declaration.warnings:
             warn(warning)
-        refused = _refused(declaration) if tables else ""
-        if refused:
-            problems.append(f"index {declaration.name!r}: {refused}")
-        else:
-            fitting.append(declaration)
+    silent: list[EnvironmentProblemError] = []
+    fitting = [each for each in valid if not tables or _fits(each, problems, silent)]
     if as_json:
         print_json({"valid": [declaration.name for declaration in fitting], "problems": problems})
     else:
         for declaration in fitting:
             say(f"{declaration.name}: valid{f', and fits {declaration.table}' if tables else ''}")
     if problems:
-        raise DeclarationError("\n".join(problems))
+        raise DeclarationError("\n".join([*problems, *map(str, silent[:1])]))
+    if silent:
+        raise silent[0]
 
 
 def _checked(place: Path | None) -> "tuple[Sequence[IndexDeclaration], list[str]]":
@@ -74,24 +74,40 @@ def _checked(place: Path | None) -> "tuple[Sequence[IndexDeclaration], list[str]
     return known.valid, problems
 
 
-def _refused(declaration: "IndexDeclaration") -> str:
-    """Return why a build over the table would be refused, if it would; warn of a doubtful key."""
+def _fits(
+    declaration: "IndexDeclaration", problems: list[str], silent: list[EnvironmentProblemError]
+) -> bool:
+    """Tell whether an index can be built over its table; note why not, or what does not answer."""
+    try:
+        _require_fit(declaration)
+    except EnvironmentProblemError as error:
+        silent.append(error)
+    except PuffinAnnError as error:
+        problems.append(f"index {declaration.name!r}: {error}")
+    else:
+        return True
+    return False
+
+
+def _require_fit(declaration: "IndexDeclaration") -> None:
+    """Refuse an index that cannot be built over its table; warn of a doubtful key.
+
+    Raises:
+        EnvironmentProblemError: catalog or store do not answer.
+        PuffinAnnError: why it cannot.
+    """
     from puffin_ann.lake.catalog.tables import load_table
     from puffin_ann.lifecycle.declare.look import count_doubled
     from puffin_ann.lifecycle.ingest.preconditions import require_fit
     from puffin_ann.search.snapshot_view import live_state
 
-    try:
-        table = load_table(declaration.table)
-        require_fit(declaration, table, live_state(table, table.metadata.current_snapshot_id))
-        if declaration.key is not None:
-            doubled, rows = count_doubled(table, declaration.key)
-            if doubled:
-                whose = f"index {declaration.name!r}: key {declaration.key!r}"
-                warn(
-                    f"{whose} does not tell rows apart: of the first {rows:,}, {doubled:,} have "
-                    "the value of one before"
-                )
-    except PuffinAnnError as error:
-        return str(error)
-    return ""
+    table = load_table(declaration.table)
+    require_fit(declaration, table, live_state(table, table.metadata.current_snapshot_id))
+    if declaration.key is None:
+        return
+    doubled, rows = count_doubled(table, declaration.key)
+    if doubled:
+        warn(
+            f"index {declaration.name!r}: key {declaration.key!r} does not tell rows apart: of the "
+            f"first {rows:,}, {doubled:,} have the value of one before"
+        )
