@@ -36,6 +36,13 @@ _FILLING = "fill-"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _ABANDONED_SECONDS = 86_400
 
+NEARLY_FULL = 0.8
+"""Share of the bytes allowed from which on each shard that comes has all others looked at: what
+other processes bring meanwhile counts then."""
+LOOKS_SHARE = 20
+"""Below it they are looked at once in so many times what a look takes: to fill a cache with ten
+thousand shards takes no longer for each the more there are."""
+
 
 @dataclass
 class CacheStatistics:
@@ -82,6 +89,7 @@ class LocalCache:
         self.max_bytes = max_bytes or settings().cache_max_bytes
         self._corrupted = threading.Event()
         self._told: set[str] = set()
+        self._used, self._look_again = 0, 0.0
         self.statistics = CacheStatistics()
 
     def key(self, where: str, look: Callable[[], str]) -> str:
@@ -248,10 +256,16 @@ class LocalCache:
 
     def _make_room(self, size: int) -> bool:
         """Have others make way for a shard of so many bytes; returns whether it may be kept."""
-        self._remove_abandoned()
+        began = time.monotonic()
+        if began >= self._look_again or self._used + size > NEARLY_FULL * self.max_bytes:
+            self._remove_abandoned()
+            self._used = sum(used for _, used, _ in self._entries())
+            ended = time.monotonic()
+            self._look_again = ended + LOOKS_SHARE * (ended - began)
         if size > self.max_bytes:
             return False
-        short = size - self.max_bytes + sum(used for _, used, _ in self._entries())
+        short = size - self.max_bytes + self._used
+        self._used += size
         return short <= 0 or self._evict(short) >= short
 
     def _evict(self, wanted: int) -> int:

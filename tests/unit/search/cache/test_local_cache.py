@@ -1,5 +1,6 @@
 import errno
 import os
+import time
 
 import pytest
 
@@ -75,6 +76,30 @@ def test_what_was_used_longest_ago_makes_room(tmp_path):
     assert not old.exists()
     assert used.exists()
     assert new.exists()
+
+
+def test_others_are_not_all_looked_at_for_each_that_comes_while_there_is_room(
+    tmp_path, monkeypatch
+):
+    looks, entries = [], LocalCache._entries
+
+    def look(cache):
+        looks.append(len(looks))
+        time.sleep(0.02)
+        return entries(cache)
+
+    monkeypatch.setattr(LocalCache, "_entries", look)
+    large, small = LocalCache(tmp_path / "large", 10**9), LocalCache(tmp_path / "small", 1200)
+    for cache in (large, small):
+        cache.root.mkdir()
+    for number in range(20):
+        _ask(large, f"key {number}", _fill("a" * 100, []))
+    assert len(looks) < 10
+    for number in range(20):
+        _ask(small, f"key {number}", _fill("a" * 100, []))
+    assert len(looks) > 20
+    kept = [folder for folder in small.root.iterdir() if (folder / "data").exists()]
+    assert sum(len((folder / "data").read_text()) for folder in kept) <= 1200
 
 
 def test_where_the_cache_cannot_be_written_a_temporary_folder_serves(tmp_path, monkeypatch):
