@@ -157,15 +157,17 @@ def _merged(
     found: list[tuple[NDArray[np.uint64], NDArray[np.int64]]], queries: int, k: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     unused = np.uint64(2**64 - 1)
-    lines = []
     for heaps, sizes in found:
-        heaps[np.arange(heaps.shape[1]) >= sizes[:, None]] = unused
-        lines.append(heaps)
-    keys = np.sort(np.concatenate(lines, axis=1), axis=1)
-    counts = np.sum([sizes for _, sizes in found], axis=0)
+        if heaps.size and sizes.min() < heaps.shape[1]:
+            heaps[np.arange(heaps.shape[1]) >= sizes[:, None]] = unused
+    keys, counts = found[0]
+    if len(found) > 1:  # a query alone of few rows takes hardly longer than what is spared here
+        keys = np.concatenate([heaps for heaps, _ in found], axis=1)
+        counts = np.minimum(np.sum([sizes for _, sizes in found], axis=0), keys.shape[1])
+    keys.sort(axis=1)
     ids = np.empty((queries, k), dtype=np.int64)
     distances = np.empty((queries, k), dtype=np.float32)
-    kernels.answers(keys, np.minimum(counts, keys.shape[1]), ids, distances)
+    kernels.answers(keys, counts, ids, distances)
     return ids, distances
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -68,10 +69,16 @@ class Gathered:
         squares = exact.unknown_squares(len(vectors))
         return cls(vectors, squares, keys[:, order], shards[order], ordinals[order])
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Bytes that it takes."""
-        return sum(array.nbytes for array in vars(self).values())
+        arrays = self.vectors, self.squares, self.keys, self.shards, self.ordinals
+        return sum(array.nbytes for array in arrays)
+
+    @cached_property
+    def shard_count(self) -> int:
+        """Shards that have any of the rows."""
+        return len(np.unique(self.shards))
 
     def nearest(self, queries: NDArray[np.float32], k: int, metric: Metric, threads: int) -> Source:
         """Return the k nearest rows, exactly."""

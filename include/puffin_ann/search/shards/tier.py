@@ -236,7 +236,7 @@ class ShardTier:
             rows = allowed.gathered = Gathered.of(shard.part(allowed) for shard in shards)
         enter("search shards")
         found = rows.nearest(queries, k, METRICS[self._routing.metric], self._threads)
-        return [found], len(np.unique(rows.shards))
+        return [found], rows.shard_count
 
     def exhaustive(
         self, queries: NDArray[np.float32], k: int, allowed: AllowedRows | None = None
