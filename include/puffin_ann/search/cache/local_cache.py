@@ -235,7 +235,12 @@ class LocalCache:
             work.rename(final)
         except OSError:  # another process was first, or something is there that cannot be moved
             return self._found(final, stack) or work
+        stack.callback(self._count_records, final, _bytes_of(final))
         return final
+
+    def _count_records(self, folder: Path, size: int) -> None:
+        """Count what came to a folder while it was held for the first time."""
+        self._used += max(0, _bytes_of(folder) - size)
 
     def _prove(self, seal: Seal) -> None:
         """Compare checksums; on a thread of its own, since shards may be large."""
