@@ -35,11 +35,11 @@ class Cost:
         return self.batch + (self.single - self.batch) / max(1, queries)
 
 
-COMPARED = Cost(4.5e-11, 1.6e-10)
+COMPARED = Cost(4.9e-11, 1.0e-10)
 """Of a number of a vector; this and what follows is printed by `python -m benchmarks ways`, and is
 the mean of the sample data and of synthetic rows, on one thread of an EPYC."""
 
-GATHERED = 2.7e-9
+GATHERED = 1.75e-9
 """Seconds to copy a number of a vector beside others, before the first comparison: out of four
 shards of 1,000,000 mixed rows. Of the rows above, which caches hold, it is half of that."""
 
@@ -51,7 +51,7 @@ WIDTH = {
 """Of a unit of the search width, by engine."""
 
 LISTED = {
-    "vamana": Cost(0.16e-6, 0.16e-6),
+    "vamana": Cost(0.06e-6, 0.06e-6),
     "hnsw": Cost(0.07e-6, 0.13e-6),
     "ivf_pq": Cost(0.33e-6, 0.33e-6),
 }
