@@ -24,8 +24,13 @@ TITLES = {
     "glove-100d": "GloVe 6B, 100,000 words × 100",
     "gloss-384d": "WordNet 3.0 glosses, 40,000 sentences × 384",
     "gloss-384d-117k": "WordNet 3.0 glosses by MiniLM, 116,659 sentences × 384",
+    "gloss-768d": "the same 116,659, two neighbouring sentences side by side × 768",
+    "gloss-1536d": "the same 116,659, four neighbouring sentences side by side × 1,536",
     "million": "1,000,000 rows × 128, mixed of real ones",
 }
+BESIDE = {"gloss-768d": ("gloss-384d-117k", 2), "gloss-1536d": ("gloss-384d-117k", 4)}
+"""Sets of which a row is a row of another and those after it, side by side: neighbours in WordNet
+have to do with each other, as parts of a document have."""
 MIXED_OF, MIXED_DIMENSION, MIXED_ROWS = "gloss-384d", 128, 1_000_000
 QUERIES = 1000
 NEIGHBOURS = 10
@@ -102,7 +107,9 @@ def load(name: str, folder: Path | None = None) -> DataSet:
         if folder is None:
             raise CannotMeasureError(f"{name} is made of another set, in a folder")
         return _mixed(name, folder / "vectors.npy")
-    rows = matrix(path_of(name))
+    of, sentences = BESIDE.get(name, (name, 1))
+    real = matrix(path_of(of))
+    rows = np.hstack([np.roll(real, -place, axis=0) for place in range(sentences)])
     held = np.zeros(len(rows), dtype=np.bool_)
     held[np.random.default_rng(0).choice(len(rows), QUERIES, replace=False)] = True
     return _with_truth(name, rows[~held], rows[held])

@@ -56,6 +56,8 @@ class Shape:
         files: of the table.
         row_groups: of a file.
         centroids: of a file, for `centroid`.
+        included: bytes of a row's values of the columns kept beside it (`include`), as they
+            compress.
     """
 
     rows: int
@@ -70,6 +72,7 @@ class Shape:
     files: int = 1
     row_groups: int = 1
     centroids: int = 1
+    included: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what cannot be built."""
@@ -88,6 +91,9 @@ class Shape:
             f"dimension must be 1 to {graph.MAX_DIMENSION}, got {self.dimension}": not (
                 0 < self.dimension <= graph.MAX_DIMENSION
             ),
+            f"included bytes of a row must be 0 or more, got {self.included}": not (
+                0 <= self.included < math.inf
+            ),
             f"codes of a row must be 1 to its {self.dimension} dimensions, got {self.codes}": (
                 self.codes is not None and not 0 < self.codes <= self.dimension
             ),
@@ -105,6 +111,7 @@ class Size:
         row: of a row in its shard, on average.
         shard: engine's blob of a shard.
         rows: rows blob of a shard.
+        columns: columns blob of a shard: included values, and where their rows were.
         routing, partitions, coverage: blobs, not compressed.
         footer: of the Puffin file, not compressed.
         file: all of it, in one file.
@@ -117,6 +124,7 @@ class Size:
     row: int
     shard: int
     rows: int
+    columns: int
     routing: int
     partitions: int
     coverage: int
@@ -141,6 +149,8 @@ def predict(shape: Shape) -> tuple[Shape, Size]:
     shard, cache, memory = _engine(shape, count) if shards else _centroids(shape)
     places = math.log2(max(shards * shape.partitions_per_shard, 1)) + 3
     rows = math.ceil(count * (16 + places / 8)) + BLOB_BYTES if shards else 0
+    is_included = shards and shape.included
+    columns = math.ceil(count * (shape.included + places / 8)) + BLOB_BYTES if is_included else 0
     small = {
         "routing": routing.SHARD.itemsize * shards + 4 * shards + PROPERTY_BYTES,
         "partitions": partitions.size_of(
@@ -149,13 +159,14 @@ def predict(shape: Shape) -> tuple[Shape, Size]:
         "coverage": shape.files * (coverage.FILE.itemsize + 4 + PATH_BYTES + 4 * shape.row_groups)
         + BLOB_BYTES,
     }
-    footer = FOOTER_BYTES * (3 + 2 * shards)
-    whole = max(shards, 1) * (shard + rows) + sum(small.values()) + footer
+    footer = FOOTER_BYTES * (3 + (3 if columns else 2) * shards)
+    whole = max(shards, 1) * (shard + rows + columns) + sum(small.values()) + footer
     by_ranges = 6 if shape.vectors == "float32" else 2  # ends of two blobs, a cell of each
     return shape, Size(
-        row=round((shard + rows) / max(count, 1)) if shards else 0,
+        row=round((shard + rows + columns) / max(count, 1)) if shards else 0,
         shard=shard,
         rows=rows,
+        columns=columns,
         **small,
         footer=footer,
         file=whole,

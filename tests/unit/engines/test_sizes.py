@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from puffin_ann.blobs import columns as columns_blob
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs.cells import CellStarts
 from puffin_ann.blobs.encoding.stored_vectors import Stored
@@ -85,6 +86,28 @@ def test_a_rows_blob_is_predicted_within_a_tenth(cells):
     length = rows_blob.write(located, io.BytesIO())
     _, size = predict(Shape(ROWS, DIMENSION, shards=1, partitions_per_shard=cells))
     assert abs(size.rows - length) < 0.1 * length
+
+
+@pytest.mark.parametrize("cells", [2, 32])
+def test_a_columns_blob_is_predicted_within_a_tenth(cells):
+    rng = np.random.default_rng(0)
+    order = np.argsort(rng.integers(0, cells, ROWS), kind="stable")
+    locators = np.array([np.zeros(ROWS, int), order // 5000, order % 5000]).astype(np.uint32)
+    price = rng.integers(0, 1 << 31, ROWS, np.int32)  # numbers that do not compress
+    kept = [
+        (columns_blob.Values(np.ones(len(part), np.bool_), part.tobytes()), columns_blob.Bounds(0))
+        for part in np.split(price, range(columns_blob.BLOCK_ROWS, ROWS, columns_blob.BLOCK_ROWS))
+    ]
+    column = columns_blob.IncludedColumn(field_id=3, type="int", bits=32, blocks=kept)
+    values = columns_blob.ShardColumns(locators, (column,))
+    length = columns_blob.write(values, io.BytesIO())
+    shape = Shape(ROWS, DIMENSION, shards=1, partitions_per_shard=cells, included=4)
+    _, size = predict(shape)
+    print(f"{size.columns:,} predicted, {length:,} written: {size.columns / length - 1:+.2%}")
+    assert abs(size.columns - length) < 0.1 * length
+    _, without = predict(Shape(ROWS, DIMENSION, shards=1, partitions_per_shard=cells))
+    assert without.columns == 0
+    assert 0 <= size.file - without.file - size.columns < 1000  # and its place in the footer
 
 
 @pytest.mark.parametrize(("dimension", "most"), [(384, 0.12 * 4 * 384), (768, 240)])

@@ -18,6 +18,7 @@ PARTS = {
     "row": "a row in its shard",
     "shard": "engine's blob of a shard",
     "rows": "rows blob of a shard",
+    "columns": "columns blob of a shard",
     "routing": "routing blob",
     "partitions": "partitions blob",
     "coverage": "coverage blob",
@@ -54,6 +55,12 @@ def size(
         int, typer.Option(min=1, max=4096, help="k-means cells of a shard.")
     ] = 32,
     files: Annotated[int, typer.Option(min=1, help="Data files of the table.")] = 1,
+    include_bytes: Annotated[
+        float,
+        typer.Option(
+            min=0, help="Bytes of a row's values of the columns under `include`, compressed."
+        ),
+    ] = 0.0,
     row_groups: Annotated[int, typer.Option(min=1, help="Row groups of a data file.")] = 1,
     as_json: AsJson = False,
 ) -> None:
@@ -80,6 +87,7 @@ def size(
             files=files,
             row_groups=row_groups,
             centroids=centroids,
+            included=include_bytes,
             **given,
         )
     )
