@@ -172,7 +172,7 @@ def _run(arguments: list[str], threads: int, *, processes: int = 1) -> list[Spen
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for _ in range(processes)
     ]
-    firsts = [json.loads(_read(process)) for process in running]
+    firsts = [tuple(json.loads(_read(process))) for process in running]
     for process in running:
         told = cast(IO[str], process.stdin)
         told.write("\n")
@@ -180,13 +180,16 @@ def _run(arguments: list[str], threads: int, *, processes: int = 1) -> list[Spen
     rates = [float(_read(process)) for process in running]
     for process in running:
         process.communicate()
-    return [Spent(*first, rate) for first, rate in zip(firsts, rates, strict=True)]
+    return [
+        Spent(first, faults, resident, rate)
+        for (first, faults, resident), rate in zip(firsts, rates, strict=True)
+    ]
 
 
 def _read(process: "subprocess.Popen[str]") -> str:
     line = cast(IO[str], process.stdout).readline()
     if not line:
-        raise RuntimeError(f"{process.args} ended without an answer: exit {process.wait()}")
+        raise RuntimeError(f"{process.args!r} ended without an answer: exit {process.wait()}")
     return line
 
 

@@ -46,19 +46,25 @@ class Costs:
         return sifted + allowed.sifted.short_share * other < other
 
     def comparing_pays(self, allowed: AllowedRows, queries: int) -> bool:
-        """Tell whether to compare the rows that may be answered costs less than to mask others."""
+        """Tell whether to compare the rows of all shards together costs less than to ask each."""
         share = allowed.sifted.near(min(1.0, allowed.rows_answered / max(1, self._rows)))
-        compared, masked = self._others(share, allowed, queries)
-        return compared <= masked
+        together, by_shard = self._others(share, allowed, queries)
+        return together <= by_shard
 
     def _others(self, share: float, allowed: AllowedRows, queries: int) -> tuple[float, float]:
-        """Return the seconds of a query, rows that may be answered compared or others masked."""
+        """Return the seconds of a query, rows compared together, or each shard asked its way."""
         routing = self._routing
         of_all = min(1.0, allowed.rows_answered / max(1, self._rows))
         least = ways.passing(of_all, allowed.sifted.near_short(of_all))
-        wide = max(routing.search_width, least) * len(routing.graph_ids)
+        shards = len(routing.graph_ids)
+        wide = max(routing.search_width, least) * shards
         sharing = allowed.asked if allowed.gathered is None else math.inf
-        return (
-            ways.compared(allowed.rows_answered, routing.dimension, queries, sharing),
+        rows, dimension = allowed.rows_answered, routing.dimension
+        by_shard = min(
             ways.masked(routing.algorithm, wide, max(share, of_all), queries),
+            ways.compared_in_place(rows, dimension, queries),
+        )
+        return (
+            ways.compared(rows, dimension, queries, sharing),
+            by_shard + ways.CALLED * shards / queries,
         )

@@ -31,23 +31,24 @@ def sift_first(
         sifted: is told how the queries fared.
         share: of all rows that may be answered.
     """
+    is_paying = pays()
+    # A few, as if nothing were known of the rows near them: others may ask now.
+    turns = 0 if is_paying else sifted.take_turn(len(queries))
+    if not (is_paying or turns):
+        return search(queries)
     sources: list[Source] = []
     left = np.ones(len(queries), np.bool_)
-    first = tried(len(queries))
+    first = tried(len(queries)) if is_paying else turns
     for part in (slice(first), slice(first, None)):
         if not left[part].any():
             break
-        expected = sifted.near(share)
-        if pays():
+        if part.start and not (is_paying := pays()):
+            break
+        expected = sifted.near(share) if is_paying else max(share, TRIED_SHARE)
+        if is_paying:
             sifted.pay()
-        else:
-            # A few, as if nothing were known of the rows near them: others may ask now.
-            part = slice(sifted.take_turn(len(queries)) if part.stop else 0)
-            expected = max(share, TRIED_SHARE)
         asked = np.zeros(len(queries), np.bool_)
         asked[part] = True
-        if not asked.any():
-            break
         found, enough = sift(asked, expected)
         sifted.add(enough[asked])
         if enough.all() and asked.all():
@@ -55,6 +56,8 @@ def sift_first(
         enough &= asked
         sources += [_only(source, enough) for source in found]
         left &= ~enough
+    if left.all():
+        return search(queries)
     if left.any():
         sources += [_spread(source, left) for source in search(queries[left])]
     return sources

@@ -178,16 +178,21 @@ class ShardTier:
 
         @lru_cache(1)
         def widths_among(share: float) -> tuple[int, Numbers]:
-            many = ways.wanted(k, share)
-            shares = self.routes.nearest(queries, self._reach.cells(many, probe_partitions))
-            widths = np.rint(shares * width_for(many, wide, k))
+            many, near = ways.wanted(k, share), ways.near(k, share)
+            shares = self.routes.nearest(queries, self._reach.cells(near, probe_partitions))
+            widths = np.rint(shares * width_for(near, wide, k))
             return many, np.where(shares > 0.0, np.maximum(many, widths), 0)
 
         def pays() -> bool:
-            share = allowed.sifted.near(of_all)
-            many, widths = widths_among(share)
             if self.way is not None:
                 return True
+            share = allowed.sifted.near(of_all)
+            many = ways.wanted(k, share)
+            # Of the nearest shard alone it may be too much: then it is not worth to find routes.
+            least = width_for(ways.near(k, share), wide, k)
+            if not self._costs.sifting_pays(least, many, share, allowed, len(queries)):
+                return False
+            _, widths = widths_among(share)
             width = float(widths.sum(axis=1).mean())
             rows = many * np.count_nonzero(widths) / len(queries)
             return self._costs.sifting_pays(width, rows, share, allowed, len(queries))
