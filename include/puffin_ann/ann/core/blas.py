@@ -6,6 +6,7 @@ split over another number of threads rounds otherwise, so a build would depend o
 
 import ctypes
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -57,14 +58,31 @@ def parallel(
 ) -> Iterator[Result]:
     """Give `work(item)` of each item, in their order, computed by up to `threads` threads.
 
-    `work` must spend its time where the interpreter lock is released: kernels and BLAS.
+    The caller's is one of them: it need not wait for another to begin. `work` must spend its time
+    where the interpreter lock is released: kernels and BLAS.
     """
     things = list(items)
-    if threads <= 1 or len(things) <= 1:
+    workers = min(threads, len(things))
+    if workers <= 1:
         yield from map(work, things)
         return
-    with ThreadPoolExecutor(min(threads, len(things))) as pool:
-        yield from pool.map(work, things)
+    results: list[Any] = [None] * len(things)
+    places = iter(range(len(things)))
+
+    def work_on() -> None:
+        try:
+            for place in places:
+                results[place] = work(things[place])
+        except BaseException:
+            deque(places, maxlen=0)  # nobody begins another
+            raise
+
+    with ThreadPoolExecutor(workers - 1) as pool:
+        others = [pool.submit(work_on) for _ in range(workers - 1)]
+        work_on()
+        for other in others:
+            other.result()
+    yield from results
 
 
 @lru_cache(maxsize=1)

@@ -40,3 +40,28 @@ def test_work_runs_on_as_many_threads_as_asked_for():
 def test_an_error_in_the_work_reaches_the_caller():
     with pytest.raises(np.linalg.LinAlgError):
         list(blas.parallel(lambda _: np.linalg.inv(np.zeros((2, 2))), range(3), 2))
+
+
+def test_after_an_error_no_thread_begins_another_item():
+    begun = []
+
+    def work(item):
+        begun.append(item)
+        raise ZeroDivisionError(item)
+
+    with pytest.raises(ZeroDivisionError):
+        list(blas.parallel(work, range(1000), 4))
+    assert len(begun) <= 4
+
+
+def test_the_thread_that_asks_is_one_of_those_that_work():
+    used = set()
+
+    def work(_):
+        used.add(threading.current_thread())
+        together.wait()
+
+    together = threading.Barrier(2, timeout=10)
+    list(blas.parallel(work, range(2), 2))
+    assert threading.current_thread() in used
+    assert len(used) == 2
