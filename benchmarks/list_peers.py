@@ -40,8 +40,8 @@ FACTORIES = {
         "IVF640,RaBitQfs,RFlat",
     ),
 }
-"""Indexes of faiss; held against ours is, at each recall, whichever is fastest. With OPQ before them,
-trained in 85 s, they were slower at 100 and at 384 dimensions."""
+"""Indexes of faiss; held against ours is, at each recall, whichever is fastest. With OPQ
+before them, trained in 85 s, they were slower at 100 and at 384 dimensions."""
 REFINED = (5, 10, 20)
 """faiss compares this many times k candidates exactly: all are tried."""
 CLUSTERS = {"glove-20k": (256,), "gloss-384d": (240, 640)}
