@@ -51,8 +51,10 @@ def measure(name: str, rounds: int) -> Result:
                     )
                     for recall in RECALLS
                 ]
+            shown = {one: curves[one] for one in (own.name, *_best(faiss, curves, 2))}
+            shown |= {one: curves[one] for one in _best(rabitq, curves, 1)}
             result.plots.append(
-                plot(f"lists-{name}-{how.split()[0]}", f"{data.title}, {how}", _shown(curves))
+                plot(f"lists-{name}-{how.split()[0]}", f"{data.title}, {how}", shown)
             )
     result.facts.append(
         f"{data.title}: build ivf_pq {mine.wall:.1f} s; faiss: {', '.join(seconds)} (2 threads)"
@@ -86,6 +88,7 @@ def _row(
     )
 
 
-def _shown(curves: dict[str, Curve]) -> dict[str, Curve]:
-    """Leave one curve of each index of faiss: pictures with ten of them cannot be read."""
-    return {name: curve for name, curve in curves.items() if not name.endswith((" 5", " 20"))}
+def _best(peers: list[Contender], curves: dict[str, Curve], many: int) -> list[str]:
+    """Return the names of some of the peers: the fastest at the middle recall."""
+    names = (peer.name for peer in peers)
+    return sorted(names, key=lambda name: -(rate_at(curves[name], RECALLS[1]) or 0.0))[:many]
