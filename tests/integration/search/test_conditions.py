@@ -211,6 +211,17 @@ def test_too_few_rows_that_satisfy_a_condition_are_counted(words):
     assert len(index.within(QUERIES, 100.0, where="id > 1000")) == 0
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("way", [None, *Way])
+def test_no_queries_have_no_answers(words, way):
+    builds.build(builds.declaration(algorithm="vamana"), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    index._shards.way = way
+    for where in ("id < 30", "id < 190"):
+        assert len(index.search(QUERIES[:0], 2, where=where)) == 0
+        assert len(index.within(QUERIES[:0], 1.0, where=where)) == 0
+
+
 def test_what_cannot_be_a_condition_is_told(words):
     builds.build(builds.declaration(), "run")
     index = open_index(words.refresh(), builds.INDEX)

@@ -66,5 +66,5 @@ class Costs:
         )
         return (
             ways.compared(rows, dimension, queries, sharing),
-            by_shard + ways.CALLED * shards / queries,
+            by_shard + ways.CALLED * shards / max(1, queries),
         )

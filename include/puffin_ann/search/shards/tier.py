@@ -110,7 +110,7 @@ class ShardTier:
         by_ranges = as_built and self._mode != "full"
         if allowed is not None:
             allowed.asked += len(queries)
-        if allowed is not None and self._may_sift:
+        if allowed is not None and self._may_sift and len(queries):
             return self._among(queries, k, width, probe_partitions, allowed)
         return self._search(queries, k, width, probe_partitions, allowed, by_ranges=by_ranges)
 
