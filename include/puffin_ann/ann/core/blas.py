@@ -8,7 +8,7 @@ import ctypes
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -58,31 +58,47 @@ def parallel(
 ) -> Iterator[Result]:
     """Give `work(item)` of each item, in their order, computed by up to `threads` threads.
 
-    The caller's is one of them: it need not wait for another to begin. `work` must spend its time
-    where the interpreter lock is released: kernels and BLAS.
+    The caller's is one of them: it need not wait for another to begin, and works on an item while
+    the one it is to give is not done. `work` must spend its time where the interpreter lock is
+    released: kernels and BLAS.
     """
     things = list(items)
     workers = min(threads, len(things))
     if workers <= 1:
         yield from map(work, things)
         return
-    results: list[Any] = [None] * len(things)
+    results: list[Future[Result]] = [Future() for _ in things]
     places = iter(range(len(things)))
 
-    def work_on() -> None:
+    def work_on_next() -> bool:
+        place = next(places, None)
+        if place is None:
+            return False
         try:
-            for place in places:
-                results[place] = work(things[place])
-        except BaseException:
-            deque(places, maxlen=0)  # nobody begins another
-            raise
+            results[place].set_result(work(things[place]))
+        except BaseException as error:
+            _use_up(places)  # nobody begins another; those before this one were begun
+            results[place].set_exception(error)
+        return True
+
+    def work_on() -> None:
+        while work_on_next():
+            pass
 
     with ThreadPoolExecutor(workers - 1) as pool:
-        others = [pool.submit(work_on) for _ in range(workers - 1)]
-        work_on()
-        for other in others:
-            other.result()
-    yield from results
+        for _ in range(workers - 1):
+            pool.submit(work_on)
+        try:
+            for result in results:
+                while not result.done() and work_on_next():
+                    pass
+                yield result.result()
+        finally:
+            _use_up(places)
+
+
+def _use_up(iterator: Iterator[object]) -> None:
+    deque(iterator, maxlen=0)
 
 
 @lru_cache(maxsize=1)

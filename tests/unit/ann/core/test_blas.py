@@ -1,4 +1,5 @@
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -65,3 +66,36 @@ def test_the_thread_that_asks_is_one_of_those_that_work():
     list(blas.parallel(work, range(2), 2))
     assert threading.current_thread() in used
     assert len(used) == 2
+
+
+def test_after_the_caller_left_no_thread_begins_another_item():
+    begun = []
+
+    def work(item):
+        begun.append(item)
+        time.sleep(0.001)
+
+    results = blas.parallel(work, range(1000), 2)
+    next(results)
+    results.close()
+    count = len(begun)
+    assert count < 1000
+    time.sleep(0.01)
+    assert len(begun) == count
+
+
+def test_results_are_given_while_others_are_worked_on():
+    """The caller may write one to a file while the next is made."""
+    caller, is_given = threading.current_thread(), threading.Event()
+
+    def work(item):
+        if threading.current_thread() is caller:
+            time.sleep(0.001)
+        elif item:
+            assert is_given.wait(10)
+        return item
+
+    results = blas.parallel(work, range(50), 2)
+    assert next(results) == 0
+    is_given.set()
+    assert list(results) == list(range(1, 50))
