@@ -24,9 +24,6 @@ from puffin_ann.ann.graph.primitives import Whole
 
 SPARE = 8
 """Candidates measured exactly beyond k: the order they are found in is that of float32 sums."""
-PARTS, LEAST_PART = 4, 16
-"""Parts of a batch for each thread, and queries of a part at least: threads end together though a
-core may have other things to do."""
 EXHAUSTIVE_ROWS = 256
 """With so few live rows, all are compared."""
 
@@ -190,7 +187,7 @@ class Answering:
             self._run(run, part, (ids[some], distances[some], counts[some]))
 
         ids, distances, counts = found
-        step = max(LEAST_PART, -(-len(counts) // (PARTS * threads)))
+        step = -(-len(counts) // threads)
         parts = [slice(at, at + step) for at in range(0, len(counts), step)]
         for _ in blas.parallel(run_some, parts, threads):
             pass

@@ -104,10 +104,8 @@ class SnapshotShard:
                 if isinstance(self.loaded.engine, Reranked):  # a copy would be read of the table
                     return self.nearest(some, k, threads, allowed)
                 rows = self.allowed(allowed)
-                if self._gathers(allowed, len(some)):
-                    return rows.nearest(self.loaded.engine, some, k, self._metric, threads)
-                wide = np.maximum(wide, rows.count)  # as widely as this, an engine compares them
-            elif allowed is not None:
+                return rows.nearest(self.loaded.engine, some, k, self._metric, threads)
+            if allowed is not None:
                 wide = np.maximum(wide, self._passing(allowed))
             excluded = self.excluded(allowed)
             return self.loaded.engine.search(some, k, width=wide, deleted=excluded, threads=threads)
@@ -187,24 +185,12 @@ class SnapshotShard:
 
     def _costs(self, allowed: AllowedRows, widths: NDArray[np.int64]) -> tuple[float, float]:
         """Return the seconds of a query, rows that may be answered compared or others masked."""
+        rows, queries = self.allowed(allowed), len(widths)
         share = max(self._share(allowed), allowed.sifted.near(self._share(allowed)))
-        wide = float(np.maximum(widths, self._passing(allowed)).mean())
-        masked = ways.masked(self._algorithm, wide, share, len(widths))
-        return min(self._comparisons(allowed, len(widths))), masked
-
-    def _gathers(self, allowed: AllowedRows, queries: int) -> bool:
-        """Tell whether rows are compared in a copy, not by the engine."""
-        gathered, in_place = self._comparisons(allowed, queries)
-        return gathered <= in_place
-
-    def _comparisons(self, allowed: AllowedRows, queries: int) -> tuple[float, float]:
-        """Return the seconds of a query to compare rows in a copy, and by the engine."""
-        rows, dimension = self.allowed(allowed), self._dimension
         sharing = math.inf if rows.is_gathered else allowed.asked
-        return (
-            ways.compared(rows.count, dimension, queries, sharing),
-            ways.compared_in_place(rows.count, dimension, queries),
-        )
+        compared = ways.compared(rows.count, self._dimension, queries, sharing)
+        wide = np.maximum(widths, self._passing(allowed))
+        return compared, ways.masked(self._algorithm, float(wide.mean()), share, queries)
 
     def _passing(self, allowed: AllowedRows) -> int:
         """Return how wide a search with the other rows masked is at least."""
