@@ -43,11 +43,10 @@ GATHERED = 1.75e-9
 """Seconds to copy a number of a vector beside others, before the first comparison: out of four
 shards of 1,000,000 mixed rows. Of the rows above, which caches hold, it is half of that."""
 
-IN_PLACE = Cost(5.5e-11, 1.4e-10)
-"""Of a number of a vector, compared by an engine that a mask leaves few rows."""
-
 CALLED = 100e-6
-"""Seconds that a call takes for each shard beside, however many queries it has."""
+"""Seconds that a call takes for each shard beside, however many queries it has: of four shards of
+25,000 rows × 100, a tenth of them allowed, what one query a call took more than its share of a
+batch. `python -m benchmarks ways` does not print it."""
 
 WIDTH = {
     "vamana": Cost(0.53e-6, 0.68e-6),
@@ -118,11 +117,6 @@ def compared(rows: int, dimension: int, queries: int, sharing: float) -> float:
     return (COMPARED.of(queries) + GATHERED / max(1.0, sharing)) * rows * dimension
 
 
-def compared_in_place(rows: int, dimension: int, queries: int) -> float:
-    """Return the seconds a query, where engines compare the few rows that a mask leaves."""
-    return IN_PLACE.of(queries) * rows * dimension
-
-
 def passing(share: float, near: float) -> int:
     """Return how wide to search at least with rows masked.
 
@@ -164,7 +158,7 @@ def wanted(k: int, share: float) -> int:
     return math.ceil((k + SPREAD * math.sqrt(k * (1.0 - share))) / share)
 
 
-def near(k: int, share: float) -> int:
+def expected(k: int, share: float) -> int:
     """Return among how many of the nearest rows k lie that may be answered, on average."""
     return math.ceil(k / share)
 

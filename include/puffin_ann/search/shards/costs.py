@@ -60,11 +60,8 @@ class Costs:
         wide = max(routing.search_width, least) * shards
         sharing = allowed.asked if allowed.gathered is None else math.inf
         rows, dimension = allowed.rows_answered, routing.dimension
-        by_shard = min(
-            ways.masked(routing.algorithm, wide, max(share, of_all), queries),
-            ways.compared_in_place(rows, dimension, queries),
-        )
+        masked = ways.masked(routing.algorithm, wide, max(share, of_all), queries)
         return (
             ways.compared(rows, dimension, queries, sharing),
-            by_shard + ways.CALLED * shards / max(1, queries),
+            masked + ways.CALLED * shards / max(1, queries),
         )

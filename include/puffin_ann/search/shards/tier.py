@@ -178,7 +178,7 @@ class ShardTier:
 
         @lru_cache(1)
         def widths_among(share: float) -> tuple[int, Numbers]:
-            many, near = ways.wanted(k, share), ways.near(k, share)
+            many, near = ways.wanted(k, share), ways.expected(k, share)
             shares = self.routes.nearest(queries, self._reach.cells(near, probe_partitions))
             widths = np.rint(shares * width_for(near, wide, k))
             return many, np.where(shares > 0.0, np.maximum(many, widths), 0)
@@ -189,7 +189,7 @@ class ShardTier:
             share = allowed.sifted.near(of_all)
             many = ways.wanted(k, share)
             # Of the nearest shard alone it may be too much: then it is not worth to find routes.
-            least = width_for(ways.near(k, share), wide, k)
+            least = width_for(ways.expected(k, share), wide, k)
             if not self._costs.sifting_pays(least, many, share, allowed, len(queries)):
                 return False
             _, widths = widths_among(share)
