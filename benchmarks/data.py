@@ -24,8 +24,8 @@ TITLES = {
     "glove-100d": "GloVe 6B, 100,000 words × 100",
     "gloss-384d": "WordNet 3.0 glosses, 40,000 sentences × 384",
     "gloss-384d-117k": "WordNet 3.0 glosses by MiniLM, 116,659 sentences × 384",
-    "gloss-768d": "the same 116,659, two neighbouring sentences side by side × 768",
-    "gloss-1536d": "the same 116,659, four neighbouring sentences side by side × 1,536",
+    "gloss-768d": "WordNet 3.0 glosses by MiniLM, 116,659 pairs side by side × 768",
+    "gloss-1536d": "WordNet 3.0 glosses by MiniLM, 116,659 fours side by side × 1,536",
     "million": "1,000,000 rows × 128, mixed of real ones",
 }
 BESIDE = {"gloss-768d": ("gloss-384d-117k", 2), "gloss-1536d": ("gloss-384d-117k", 4)}
