@@ -26,12 +26,16 @@ from tests.support.falsified_files import LIES, IndexFile
 from tests.support.tables import delete_positions
 
 QUERIES = np.random.default_rng(3).normal(size=(2, builds.DIMENSION)).astype(np.float32)
+LEAN = "lean"
+"""Of lists without vectors."""
+
 CASES = (
     ("exact", "l2", False),
     ("exact", "l2", True),
     ("vamana", "ip", True),
     ("hnsw", "cosine", False),
     ("ivf_pq", "l2", True),
+    (LEAN, "l2", True),
     ("centroid", "l2", True),
     ("vamana", "l2", True, "id", "word"),
     ("exact", "cosine", False, "word", "id"),
@@ -48,7 +52,7 @@ class Liar:
 
     Attributes:
         table: as it is.
-        algorithm: of the index.
+        algorithm: of the index, or `LEAN`.
         path: the file of the newest version.
         truth: its bytes.
         live: ids and vectors of the live rows.
@@ -151,7 +155,7 @@ def liar(table: Table, algorithm: str, metric: str, *include: str, layered: bool
 
     Args:
         table: of 60 rows.
-        algorithm: of the index.
+        algorithm: of the index, or `LEAN`.
         metric: likewise.
         include: columns that it includes.
         layered: versions name what earlier files have.
@@ -163,16 +167,19 @@ def liar(table: Table, algorithm: str, metric: str, *include: str, layered: bool
 
 
 def _published(table: Table, algorithm: str, metric: str, include: tuple[str, ...]) -> Liar:
+    lean = {"algorithm": "ivf_pq", "vectors": "none", "parameters": {"lists": 4}}
+    whole = {"algorithm": algorithm, "parameters": builds.PARAMETERS.get(algorithm, {})}
     declared = builds.declaration(
         table=".".join(("test", *table.name())),
-        algorithm=algorithm,
         metric=metric,
-        parameters=builds.PARAMETERS.get(algorithm, {}),
         include=include,
         recall_target=0.5,
         refresh={"delta_ratio": 0.9, "min_rows": 0},
+        **(lean if algorithm == LEAN else whole),
     )
-    builds.build(declared, "older")
+    with pytest.MonkeyPatch.context() as patch:  # else so few rows have no lists
+        patch.setattr("puffin_ann.ann.ivf.lists.LEAST_ROWS", 4)
+        builds.build(declared, "older")
     paths = sorted(task.file.file_path for task in table.refresh().scan().plan_files())
     delete_positions(table, {paths[0]: [2, 20]})
     with pytest.MonkeyPatch.context() as patch:  # these have tombstones blobs of their own

@@ -110,7 +110,7 @@ def write(ivf: Ivf, out: Sink, stored: Stored = PLAIN) -> int:
         BadVectorsError: A number is beyond the form that vectors are stored in.
     """
     head = _head(ivf)
-    shape = _Shape.of(head, KIND)
+    shape = Shape.of(head, KIND)
     _check_vectors(ivf, shape, stored.form)
     minor = stored_vectors.minor_of(stored)
     writer = ContainerWriter(out, KIND, minor=minor, by_ranges=True)
@@ -137,7 +137,7 @@ def unpack(source: BinaryIO, directory: Path) -> None:
     """
     reader = ContainerReader(source, KIND)
     head = reader.record("head", HEAD)
-    shape = _Shape.of(head, KIND)
+    shape = Shape.of(head, KIND)
     for section, _, dtype, wanted in shape.arrays():
         reader.expect(section, np.dtype(dtype).itemsize * _product(wanted))
     form = stored_vectors.form_of(reader)
@@ -147,9 +147,9 @@ def unpack(source: BinaryIO, directory: Path) -> None:
     properties = strings.decode_mapping(reader.read("prop"), f"{KIND} blob, section prop")
     folder = mapped.Folder(directory)
     if shape.lists:
-        _check_starts(reader.array("lsta", "<i8", (shape.lists + 1,)), shape.rows)
+        check_starts(reader.array("lsta", "<i8", (shape.lists + 1,)), shape.rows)
         _check_ordinals(reader, shape.rows)
-        _check_codebook(reader, shape)
+        check_codebook(reader, shape)
     for section, name, dtype, wanted in shape.arrays():
         with folder.array(name, dtype, wanted) as file:
             for piece in reader.pieces(section):
@@ -184,7 +184,7 @@ def open(directory: Path) -> Ivf:
 
 
 @dataclass(frozen=True)
-class _Shape:
+class Shape:
     """What the head says of the arrays, checked against what the format allows."""
 
     metric: str
@@ -196,7 +196,8 @@ class _Shape:
     width: int
 
     @classmethod
-    def of(cls, head: np.void | NDArray[Any], kind: str) -> "_Shape":
+    def of(cls, head: np.void | NDArray[Any], kind: str) -> "Shape":
+        """Return what a head says; `BlobFormatError` where that cannot be."""
         where = f"{kind} blob"
         shape = cls(
             metric=metrics.name(int(head["metric"]), where),
@@ -264,7 +265,7 @@ def _head(ivf: Ivf) -> NDArray[Any]:
     return head
 
 
-def _check_vectors(ivf: Ivf, shape: _Shape, form: Form) -> None:
+def _check_vectors(ivf: Ivf, shape: Shape, form: Form) -> None:
     """Refuse a shard without what it is to have: its vectors, or lists where it has none."""
     if form == "none":
         if not shape.lists:
@@ -276,7 +277,8 @@ def _check_vectors(ivf: Ivf, shape: _Shape, form: Form) -> None:
         )
 
 
-def _check_starts(starts: NDArray[np.int64], rows: int) -> None:
+def check_starts(starts: NDArray[np.int64], rows: int) -> None:
+    """Refuse lists that do not cut the rows into ranges."""
     if starts[0] != 0 or starts[-1] != rows or (starts[1:] < starts[:-1]).any():
         raise BlobFormatError(f"{KIND} blob: lists do not cut {rows} rows into ranges")
 
@@ -293,7 +295,8 @@ def _check_ordinals(reader: ContainerReader, rows: int) -> None:
         raise BlobFormatError(f"{KIND} blob: a row is in no list, and another in two")
 
 
-def _check_codebook(reader: ContainerReader, shape: _Shape) -> None:
+def check_codebook(reader: ContainerReader, shape: Shape) -> None:
+    """Refuse sub-spaces that are not all dimensions, each in one, and codewords beyond theirs."""
     offsets = reader.array("pqof", "<u4", (shape.subspaces + 1,)).astype(np.int64)
     widths = np.diff(offsets)
     ends = int(offsets[0]), int(offsets[-1])

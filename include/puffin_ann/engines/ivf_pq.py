@@ -51,7 +51,7 @@ class IvfShard(StoredVectors):
     def __init__(self, ivf: Ivf, searcher: Searcher | None) -> None:
         super().__init__(ivf)
         self._searcher = searcher
-        self._coarseness = _coarseness(ivf)
+        self._coarseness = coarseness(ivf)
         self._efforts: dict[tuple[int, int], tuple[int, int]] = {}
 
     @property
@@ -107,7 +107,7 @@ class IvfShard(StoredVectors):
         if known is not None:
             return known
         lists = 0 if self._searcher is None else self._searcher.lists
-        effort = _effort(k, width, lists, self.rows, self._coarseness)
+        effort = effort_of(k, width, lists, self.rows, self._coarseness)
         if len(self._efforts) < KEPT_EFFORTS:
             self._efforts[k, width] = effort
         return effort
@@ -127,7 +127,7 @@ class CodedShard:
         self._trained, self._lists = trained, lists
         self.rows, self.dimension, self.metric = ivf.rows, ivf.dimension, ivf.metric
         self._searcher = searcher
-        self._coarseness = _coarseness(ivf)
+        self._coarseness = coarseness(ivf)
 
     @property
     def resident_bytes(self) -> int:
@@ -149,7 +149,7 @@ class CodedShard:
         codes; −1 is none.
         """
         queries = check_search(queries, k, self.dimension)
-        probes, wanted = _effort(k, width, self._searcher.lists, self.rows, self._coarseness)
+        probes, wanted = effort_of(k, width, self._searcher.lists, self.rows, self._coarseness)
         if excluded is not None:
             live = self.rows - int(np.count_nonzero(excluded))
             probes = min(probes * self.rows // max(1, live), self._searcher.lists)
@@ -312,12 +312,12 @@ class IvfPqEngine:
             raise LocalCopyError(f"{directory} is not a whole unpacked shard: {error}") from None
 
 
-def _coarseness(ivf: Ivf) -> float:
+def coarseness(ivf: Ivf) -> float:
     """Return how much more candidates codes ask for than those of a number each."""
     return 1.0 if ivf.codebook is None else float((ivf.dimension / len(ivf.codebook)) ** 1.5)
 
 
-def _effort(k: int, width: int, lists: int, rows: int, coarseness: float) -> tuple[int, int]:
+def effort_of(k: int, width: int, lists: int, rows: int, coarseness: float) -> tuple[int, int]:
     """Return (lists to look through, candidates); see `IvfShard.effort`."""
     probes = max(1, min(-(-width // 2), lists))
     refined = k + k // 2 + math.ceil(math.sqrt(max(width, 1)) * coarseness)

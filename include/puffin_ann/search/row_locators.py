@@ -5,7 +5,7 @@ that the coverage no longer knows. So nothing here takes an order for granted: f
 within the shard, and each question is asked once for each file and then looked up for all rows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -155,6 +155,23 @@ class Locators:
         """(n,) uint32, the coverage's number of each row's file; made again each time."""
         ids: NDArray[np.uint32] = self.files[self.places]
         return ids
+
+    def take(self, ordinals: NDArray[np.int64]) -> "Locators":
+        """Return those of some rows, (m,) int64, in the order given."""
+        return Locators.of(
+            Rows(self.file_ids[ordinals], self.row_groups[ordinals], self.offsets[ordinals])
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence["Locators"]) -> "Locators":
+        """Return those of several shards, one behind the other; there is at least one."""
+        return cls.of(
+            Rows(
+                np.concatenate([part.file_ids for part in parts]),
+                np.concatenate([part.row_groups for part in parts]),
+                np.concatenate([part.offsets for part in parts]),
+            )
+        )
 
     def keys(self, ranks: FileRanks, ordinals: NDArray[np.int64]) -> LocatorKeys:
         """Return file rank, row group and offset of live rows, by which ties are broken.

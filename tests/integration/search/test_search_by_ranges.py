@@ -134,7 +134,7 @@ def test_tombstones_deltas_and_inserted_rows_are_answered(words, layers, request
     assert "merge" in done["reason"] or done["action"] == "merge"
     found, told = assert_exact(words.refresh())
     assert told["bytes_by_ranges"] > 0
-    assert not found._shards._cold.shards.unordered, "inserted rows are in the order of cells, too"
+    assert not found._shards._cold.shards.whole, "inserted rows are in the order of cells, too"
 
 
 def test_few_cells_are_few_bytes(words, few_cells):

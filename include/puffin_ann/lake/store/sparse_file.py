@@ -36,6 +36,10 @@ class SparseFile(io.RawIOBase):
         if at >= 0 and self._starts[at] == start:
             del self._starts[at], self._parts[at]
 
+    def has(self, start: int, stop: int) -> bool:
+        """Tell whether one part has bytes `[start, stop)`."""
+        return self._of_part(start, stop) is not None
+
     def readable(self) -> bool:  # noqa: D102
         return True
 
@@ -59,9 +63,11 @@ class SparseFile(io.RawIOBase):
         self._position = stop
         if start == stop:
             return b""
+        found = self._of_part(start, stop)
+        return self._fetch(start, stop) if found is None else bytes(found)
+
+    def _of_part(self, start: int, stop: int) -> bytes | memoryview | None:
         at = bisect_right(self._starts, start) - 1
-        if at >= 0:
-            begin, part = self._starts[at], self._parts[at]
-            if stop <= begin + len(part):
-                return bytes(part[start - begin : stop - begin])
-        return self._fetch(start, stop)
+        if at < 0 or stop > self._starts[at] + len(self._parts[at]):
+            return None
+        return self._parts[at][start - self._starts[at] : stop - self._starts[at]]

@@ -138,7 +138,7 @@ class ShardTier:
             shares = self.routes.to_allowed(queries, asked, allowed.rows_answered, count)
         probed = shares > 0.0
         widths = np.where(probed, np.maximum(k, np.rint(shares * wide)), 0)
-        cold, sources = self._by_ranges(queries, k) if by_ranges else ([], [])
+        cold, sources = self._by_ranges(queries, k, widths) if by_ranges else ([], [])
         widths[:, cold] = 0
         sources += self._probe(queries, k, widths, allowed)
         touched = probed.any(axis=0)
@@ -283,14 +283,18 @@ class ShardTier:
             ranks = self._view.rank_of_file_id
             yield from shard_parts(shard.loaded, excluded, ranks, asking, (queries, distance))
 
-    def _by_ranges(self, queries: NDArray[np.float32], k: int) -> tuple[list[int], list[Source]]:
+    def _by_ranges(
+        self, queries: NDArray[np.float32], k: int, widths: NDArray[np.number[Any]]
+    ) -> tuple[list[int], list[Source]]:
         """Have shards answer that are not on local disk; return which did, and their answers."""
         tier = self._cold
         if tier is None:
             return [], []
         enter("read ranges of shards")
         try:
-            answered, sources = tier.search(queries, k, self._opened.kept)
+            answered, sources = tier.search(
+                queries, k, np.asarray(widths, np.int64), self._opened.kept
+            )
         except DamagedShardError as damage:
             self._opened.damaged.add(damage.shard_id)
             raise damage.error from None

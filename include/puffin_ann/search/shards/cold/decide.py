@@ -21,15 +21,16 @@ for it. Until then no more than that was read in vain."""
 def may_be_cold(routing: Routing, entry: ShardEntry, least_bytes: int) -> bool:
     """Tell whether a shard that is not on local disk may be searched by ranges.
 
-    Deltas have rows of all cells, and are small; so are shards without vectors.
+    Deltas have rows of all cells, and are small. Shards without vectors are searched by their
+    lists, others by the cells that a build found to be enough.
 
     Args:
         routing: of the version.
         entry: of the shard.
         least_bytes: that it has.
     """
-    is_whole = routing.vectors != "none" and entry.kind != "delta"
-    return is_whole and routing.scan_partitions > 0 and entry.bytes >= least_bytes
+    is_known = routing.vectors == "none" or routing.scan_partitions > 0
+    return is_known and entry.kind != "delta" and entry.bytes >= least_bytes
 
 
 def is_too_much(
@@ -48,6 +49,11 @@ def is_too_much(
     """
     rows = np.array([max(1, entry.rows) for entry in entries], np.uint64)
     found: NDArray[np.bool_] = wanted_rows > most_share * rows
-    if 4 * dimension * int(wanted_rows[~found].sum()) > MOST_BYTES:
+    if are_too_many(int(wanted_rows[~found].sum()), dimension):
         found[:] = True
     return found
+
+
+def are_too_many(vectors: int, dimension: int) -> bool:
+    """Tell whether one batch of queries would read more vectors than are held at once."""
+    return 4 * dimension * vectors > MOST_BYTES

@@ -43,6 +43,10 @@ LEADING_BYTES = 256
 WHOLE_BYTES = 64 << 10
 """A blob of no more is read whole."""
 
+Runs = Sequence[tuple[int, int, int]]
+"""Of each run of rows its cell, -1 if it has none of its own, its first ordinal and the one behind
+its last; ascending."""
+
 Read = Callable[[Sequence[Range]], Sequence[memoryview]]
 """Reads ranges at once."""
 
@@ -101,21 +105,27 @@ class ShardParts:
             )
         return cls(entry, engine, rows, tombstones)
 
-    def first(self, cells: int) -> Iterator[tuple[BlobPlace, int, int]]:
+    def first(
+        self, cells: int, leading: int = LEADING_BYTES
+    ) -> Iterator[tuple[BlobPlace, int, int]]:
         """Give what is read of each blob to know where its rows are: `[start, stop)` of it.
 
         Args:
             cells: of the index; no shard has its rows in many more runs.
+            leading: bytes of the engine's blob that are read from its start.
         """
         blocks = -(-self.entry.rows // rows_blob.BLOCK_ROWS) + 1
-        for place, tail in ((self.engine, 0), (self.rows, 8 * blocks + 16 * cells)):
+        for place, tail, begin in (
+            (self.engine, 0, leading),
+            (self.rows, 8 * blocks + 16 * cells, LEADING_BYTES),
+        ):
             length = place.metadata.length
             sums = block_sums.CHECKSUM.itemsize * block_sums.count_of(length) + 1024
             tail += sums + MAX_SECTIONS * SECTION.itemsize + TRAILER.itemsize
-            if length <= max(WHOLE_BYTES, LEADING_BYTES + tail):
+            if length <= max(WHOLE_BYTES, begin + tail):
                 yield place, 0, length
             else:
-                yield place, 0, LEADING_BYTES
+                yield place, 0, begin
                 yield place, length - tail, length
         if self.tombstones is not None:
             yield self.tombstones, 0, self.tombstones.metadata.length
@@ -143,7 +153,7 @@ class OpenShard:
         first: First,
         read: Read,
     ) -> None:
-        self._version, self._parts = version, parts
+        self._version, self._parts, self._read = version, parts, read
         self._lock = threading.Lock()  # the blobs are read as files are, at one place
         self.entry = parts.entry
         self._where = f"{version.file_of(parts.entry)}: shard {parts.entry.shard_id}"
@@ -155,11 +165,15 @@ class OpenShard:
             self._check_head(engine)
             self._rows_reader = rows_blob.open_reader(_file(self._rows))
             self._blocks = LocatorBlocks.of(self._rows_reader, self.entry.rows)
-            starts = rows_blob.read_cells(self._rows_reader, self.entry.rows)
-            if starts is None or starts.ordered_rows != self.entry.rows:
-                raise UnorderedRowsError(f"{self._where}: not all rows are in the order of cells")
-            self.starts: CellStarts = starts
+            self._find_rows(cells)
             self._deleted = self._tombstones(first)
+
+    def _find_rows(self, cells: Partitions) -> None:
+        """Learn where the rows are that queries are compared with."""
+        starts = rows_blob.read_cells(self._rows_reader, self.entry.rows)
+        if starts is None or starts.ordered_rows != self.entry.rows:
+            raise WholeShardError(f"{self._where}: not all rows are in the order of cells")
+        self.starts: CellStarts = starts
         check_cells(self._where, cells.shards, self.entry, self.starts)
 
     def runs(self, wanted: NDArray[np.bool_]) -> list[tuple[int, int, int]]:
@@ -168,7 +182,7 @@ class OpenShard:
         bounds = self.starts.starts
         return [(int(self.starts.cells[at]), int(bounds[at]), int(bounds[at + 1])) for at in chosen]
 
-    def ranges(self, runs: Sequence[tuple[int, int, int]]) -> list[Range]:
+    def ranges(self, runs: Runs) -> list[Range]:
         """Return what has to be read for some runs of rows."""
         with self._naming():
             return [part for _, start, stop in runs for _, part in self._of_run(start, stop)]
@@ -181,7 +195,7 @@ class OpenShard:
         extent = self._rows_reader.extent(LOCATORS, *self._blocks.range_of(start, stop))
         yield self._rows, self._parts.rows.range(*extent)
 
-    def rows(self, runs: Sequence[tuple[int, int, int]], data: Sequence[memoryview]) -> "SomeRows":
+    def rows(self, runs: Runs, data: Sequence[memoryview]) -> "SomeRows":
         """Return the rows of some runs.
 
         Args:
@@ -211,9 +225,7 @@ class OpenShard:
         cells = np.repeat(np.array([cell for cell, _, _ in runs], np.int64), sizes)
         return SomeRows(cells, vectors, errors, locators, deleted, ordinals)
 
-    def _put(
-        self, runs: Sequence[tuple[int, int, int]], data: Sequence[memoryview]
-    ) -> list[tuple[SparseFile, int]]:
+    def _put(self, runs: Runs, data: Sequence[memoryview]) -> list[tuple[SparseFile, int]]:
         """Add what was read to the blobs; return where each part begins."""
         begins = {
             self._engine: self._parts.engine.metadata.offset,
@@ -226,10 +238,10 @@ class OpenShard:
             blob.put(put[-1][1], content)
         return put
 
-    def _vectors(
-        self, runs: Sequence[tuple[int, int, int]]
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+    def _vectors(self, runs: Runs) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
         """Return the vectors of runs of rows as they are stored, and by how much they err."""
+        if self._form == "none":
+            return np.empty((sum(b - a for _, a, b in runs), 0), np.float32), None
         reader, columns = self._engine_reader, {}
         for kind, row_bytes in self._row_bytes.items():
             parts = [reader.read_range(kind, a * row_bytes, b * row_bytes) for _, a, b in runs]
@@ -268,9 +280,9 @@ class OpenShard:
         self._form = routing.vectors if stored_vectors.TOLD in reader else "float32"
         self._dimension = routing.dimension
         stored_vectors.expect(reader, self._form, self.entry.rows, routing.dimension)
-        self._row_bytes = {VECTORS: NUMBER_BYTES[self._form] * routing.dimension} | {
-            kind: 4 for kind in (ERRORS, SCALES) if kind in reader
-        }
+        vectors = {VECTORS: NUMBER_BYTES[self._form] * routing.dimension}
+        beside = {kind: 4 for kind in (ERRORS, SCALES) if kind in reader}
+        self._row_bytes = {} if self._form == "none" else vectors | beside
 
     def _tombstones(self, first: First) -> NDArray[np.int64]:
         added = self._version.added_to(self.entry)
@@ -292,8 +304,8 @@ class OpenShard:
         return _Naming(self._where)
 
 
-class UnorderedRowsError(Exception):
-    """A shard has rows in no order of cells: it cannot be searched by ranges."""
+class WholeShardError(Exception):
+    """A shard can only be searched whole: not by ranges."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,7 +314,7 @@ class SomeRows:
 
     Attributes:
         cells: (m,) int64, of each.
-        vectors: (m, d) float32, as stored.
+        vectors: (m, d) float32, as stored; (m, 0) where none are.
         errors: (m,) float32, bounds of how far the table's are from those; None where they are the
             table's.
         locators: of them, by their places here.
@@ -316,6 +328,17 @@ class SomeRows:
     locators: Locators
     deleted: NDArray[np.bool_]
     ordinals: NDArray[np.int64]
+
+    def take(self, places: NDArray[np.int64]) -> "SomeRows":
+        """Return some of them, (m,) int64, by their places here."""
+        return SomeRows(
+            self.cells[places],
+            self.vectors[places],
+            None if self.errors is None else self.errors[places],
+            self.locators.take(places),
+            self.deleted[places],
+            self.ordinals[places],
+        )
 
 
 class _Naming:

@@ -1,7 +1,8 @@
 """Compare queries with the rows of their nearest cells, read by ranges, several shards at once."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -21,11 +22,13 @@ from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import Source
 from puffin_ann.search.row_locators import FileRanks, Locators, MaskedRows
 from puffin_ann.search.shards import tie_breaks
+from puffin_ann.search.shards.cold.listed import ListedShard, leading_bytes
 from puffin_ann.search.shards.cold.parts import (
+    LEADING_BYTES,
     OpenShard,
     ShardParts,
     SomeRows,
-    UnorderedRowsError,
+    WholeShardError,
 )
 
 MOST_OPEN = 1024
@@ -57,7 +60,7 @@ class ColdShards:
         ranks: places of covered files among the view's.
         read_table: gives the table's vectors of rows, where shards have rounded ones.
         bytes_read: by shard id, so far.
-        unordered: ids of shards whose rows are in no order of cells.
+        whole: ids of shards that can only be searched whole.
     """
 
     io: FileIO
@@ -67,20 +70,20 @@ class ColdShards:
     ranks: FileRanks
     read_table: Callable[[Locators], RowVectors]
     bytes_read: dict[int, int] = field(default_factory=dict)
-    unordered: set[int] = field(default_factory=set)
+    whole: set[int] = field(default_factory=set)
     _opened: dict[int, OpenShard] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def open(self, entries: Sequence[ShardEntry]) -> dict[int, OpenShard]:
         """Return shards by their id, read at once where they were not before.
 
-        One whose rows are in no order of cells is left out, and noted in `unordered`.
+        One that can only be searched whole is left out, and noted in `whole`.
 
         Raises:
             DamagedShardError: one cannot be read.
             StoreUnavailableError: a file's store does not say.
         """
-        wanted = [entry for entry in entries if entry.shard_id not in self.unordered]
+        wanted = [entry for entry in entries if entry.shard_id not in self.whole]
         with self._lock:
             found = {
                 entry.shard_id: self._opened[entry.shard_id]
@@ -98,31 +101,34 @@ class ColdShards:
         return found
 
     def _open_missing(self, missing: Sequence[ShardEntry]) -> dict[int, OpenShard]:
-        parts: list[ShardParts] = []
+        routing, parts = self.version.routing, list[ShardParts]()
+        is_listed = routing.vectors == "none"
         wanted: list[list[tuple[BlobPlace, int, Range]]] = []
         with self.version.files(self.io) as files:
             for entry in missing:
-                with _telling(entry):
+                with telling(entry):
                     parts.append(ShardParts.of(files, self.version, entry))
+                    leading = leading_bytes(routing, entry) if is_listed else LEADING_BYTES
                     wanted.append(
                         [
                             (place, start, place.range(start, stop))
-                            for place, start, stop in parts[-1].first(self.cells.count)
+                            for place, start, stop in parts[-1].first(self.cells.count, leading)
                         ]
                     )
-        read = iter(self._read([part for first in wanted for _, _, part in first]))
+        kind = ListedShard if is_listed else OpenShard
+        read = iter(self.read([part for first in wanted for _, _, part in first]))
         found = {}
         for shard, first in zip(parts, wanted, strict=True):
             by_type: dict[str, list[tuple[int, memoryview]]] = {}
             for place, start, part in first:
                 by_type.setdefault(place.metadata.type, []).append((start, next(read)))
-                self._count(shard.entry, part)
+                self.count(shard.entry, part)
             number = shard.entry.shard_id
-            with _telling(shard.entry):
+            with telling(shard.entry):
                 try:
-                    found[number] = OpenShard(self.version, self.cells, shard, by_type, self._read)
-                except UnorderedRowsError:
-                    self.unordered.add(number)
+                    found[number] = kind(self.version, self.cells, shard, by_type, self.read)
+                except WholeShardError:
+                    self.whole.add(number)
         return found
 
     def search(
@@ -148,15 +154,15 @@ class ColdShards:
         asked = [(shard, runs) for shard in shards if (runs := shard.runs(cells))]
         ranges: list[list[Range]] = []
         for shard, runs in asked:
-            with _telling(shard.entry):
+            with telling(shard.entry):
                 ranges.append(shard.ranges(runs))
-        read = iter(self._read([part for parts in ranges for part in parts]))
+        read = iter(self.read([part for parts in ranges for part in parts]))
         sources = []
         for (shard, runs), parts in zip(asked, ranges, strict=True):
             data = [next(read) for _ in parts]
             for part in parts:
-                self._count(shard.entry, part)
-            with _telling(shard.entry):
+                self.count(shard.entry, part)
+            with telling(shard.entry):
                 rows = shard.rows(runs, data)
                 source = self._nearest(queries, k, wanted, rows)
                 shard_id, ordinals = shard.entry.shard_id, rows.ordinals
@@ -187,10 +193,12 @@ class ColdShards:
             return plain
         return RoundedReranked(plain, rows.errors, self.read_table(rows.locators))
 
-    def _read(self, wanted: Sequence[Range]) -> list[memoryview]:
+    def read(self, wanted: Sequence[Range]) -> list[memoryview]:
+        """Return the bytes of ranges, read at once; errors as of `read_ranges`."""
         return read_ranges(self.io, wanted)
 
-    def _count(self, entry: ShardEntry, part: Range) -> None:
+    def count(self, entry: ShardEntry, part: Range) -> None:
+        """Note that a range of a shard was read."""
         read = self.bytes_read.get(entry.shard_id, 0)
         self.bytes_read[entry.shard_id] = read + part.stop - part.start
 
@@ -203,14 +211,10 @@ class _Vectors:
     vectors: NDArray[np.float32]
 
 
-class _telling:
+@contextmanager
+def telling(entry: ShardEntry) -> Iterator[None]:
     """Tell which shard is damaged."""
-
-    def __init__(self, entry: ShardEntry) -> None:
-        self._entry = entry
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, _type: object, error: object, _trace: object) -> None:
-        if isinstance(error, FormatError):
-            raise DamagedShardError(self._entry.shard_id, error) from error
+    try:
+        yield
+    except FormatError as error:
+        raise DamagedShardError(entry.shard_id, error) from error

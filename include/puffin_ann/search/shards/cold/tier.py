@@ -15,11 +15,14 @@ from puffin_ann.search.shards.blobs import engine_of
 from puffin_ann.search.shards.cold.decide import (
     BRING_SHARE,
     MOST_SHARE,
+    are_too_many,
     is_too_much,
     may_be_cold,
 )
+from puffin_ann.search.shards.cold.listed import ListedShard
 from puffin_ann.search.shards.cold.nearest_cells import nearest
 from puffin_ann.search.shards.cold.scan import ColdShards
+from puffin_ann.search.shards.cold.scan_lists import ListSearch, search_lists
 from puffin_ann.settings import CacheMode, settings
 
 ROWS_PER_ANSWER = 4
@@ -49,16 +52,22 @@ class ColdTier:
         self._warm: set[int] = set()  # of those; several threads add to it, and none takes away
 
     def search(
-        self, queries: NDArray[np.float32], k: int, loaded: Mapping[int, object]
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        widths: NDArray[np.int64],
+        loaded: Mapping[int, object],
     ) -> tuple[list[int], list[Source]]:
         """Return the numbers of the shards that answered, and their answers.
 
         A query is compared with the rows of its nearest cells, as many as the build measured. What
-        other shards have of those, they are to answer.
+        other shards have of those, they are to answer. Shards without vectors are searched as
+        widely as on local disk.
 
         Args:
             queries: (q, d) float32.
             k: neighbours.
+            widths: (q, shards) int64, how widely each is to be searched; 0: not at all.
             loaded: shards that are open, by their id.
 
         Raises:
@@ -68,22 +77,46 @@ class ColdTier:
         self._warm.update(shard_id for shard_id in list(loaded) if shard_id in self._numbers)
         if len(self._warm) == len(self._numbers):
             return [], []
+        if self.shards.version.routing.vectors == "none":
+            return self._search_lists(queries, k, widths)
         wanted = self._nearest_cells(queries, k)
         rows = self._rows_wanted(np.asarray(wanted.any(axis=0)))
         self._warm.update(self._on_disk(rows))
         entries = [self._entry(shard_id) for shard_id in rows if shard_id not in self._warm]
         brought = self._too_large(entries, rows)
         opened = self.shards.open([entry for entry in entries if entry.shard_id not in brought])
-        unordered = {entry.shard_id for entry in entries} & self.shards.unordered
-        self._warm |= unordered
+        whole = {entry.shard_id for entry in entries} & self.shards.whole
+        self._warm |= whole
         sources = self.shards.search(queries, k, wanted, list(opened.values()))
         # Shards without a wanted row have nothing to answer.
-        left = {entry.shard_id for entry in entries} - brought - unordered
+        left = {entry.shard_id for entry in entries} - brought - whole
         return [
             number
             for shard_id, number in self._numbers.items()
             if shard_id in left or (shard_id not in rows and shard_id not in self._warm)
         ], sources
+
+    def _search_lists(
+        self, queries: NDArray[np.float32], k: int, widths: NDArray[np.int64]
+    ) -> tuple[list[int], list[Source]]:
+        asked = [shard_id for shard_id, at in self._numbers.items() if widths[:, at].any()]
+        self._warm.update(self._on_disk(asked))
+        opened = self.shards.open([self._entry(one) for one in asked if one not in self._warm])
+        self._warm |= self.shards.whole
+        most = MOST_SHARE if self._mode == "lazy" else np.inf
+        dimension = self.shards.version.routing.dimension
+        searches = [
+            ListSearch(shard, queries, k, widths[:, self._numbers[shard_id]])
+            for shard_id, shard in opened.items()
+            if isinstance(shard, ListedShard)
+        ]
+        if are_too_many(sum(search.wanted_vectors for search in searches), dimension):
+            return [], []
+        searches = [
+            search for search in searches if search.wanted_rows <= most * search.shard.entry.rows
+        ]
+        sources = search_lists(self.shards, queries, k, searches)
+        return [self._numbers[search.shard.entry.shard_id] for search in searches], sources
 
     def is_asked_often(self, entry: ShardEntry) -> bool:
         """Tell whether so much of a shard was read by ranges that it is to be brought."""

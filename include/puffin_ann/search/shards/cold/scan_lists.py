@@ -1,0 +1,203 @@
+"""Look for candidates in the lists nearest to queries, read by ranges, and measure those exactly.
+
+It answers as from shards on local disk, of which all codes are there: where lists are read, where
+their best rows are, and the vectors of those in the table, each at once for all shards.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.ann.ivf.lists import Lists
+from puffin_ann.engines.reranked import nearest_of
+from puffin_ann.lake.store.ranges import Range
+from puffin_ann.search.merge import Source
+from puffin_ann.search.row_locators import Locators
+from puffin_ann.search.shards import tie_breaks
+from puffin_ann.search.shards.cold.listed import ListedShard, Spans
+from puffin_ann.search.shards.cold.parts import Runs, SomeRows
+from puffin_ann.search.shards.cold.scan import ColdShards, telling
+
+
+class ListSearch:
+    """What is asked of one shard, and what is known of the answer so far.
+
+    Attributes:
+        shard: that is asked.
+        lines: (m,) int64, numbers of the queries that ask it.
+        probes: lists that each is compared with.
+        found: (m, c) int64, ordinals of live candidates; -1 for none.
+        rows: where those are that were looked up, by ascending ordinal.
+
+    Args:
+        shard: that is asked.
+        queries: (q, d) float32.
+        k: neighbours.
+        widths: (q,) int64, of the search of each; 0 asks nothing.
+    """
+
+    def __init__(
+        self,
+        shard: ListedShard,
+        queries: NDArray[np.float32],
+        k: int,
+        widths: NDArray[np.int64],
+    ) -> None:
+        self.shard = shard
+        self.lines = np.flatnonzero(widths)
+        self._queries = np.ascontiguousarray(queries[self.lines])
+        self.probes, self._least = shard.lists.effort(k, int(widths.max()), shard.live)
+        self._wanted = self._least
+        self._read: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._lists: Lists | None = None
+        self.found: NDArray[np.int64] = np.zeros((len(self.lines), 0), np.int64)
+
+    @property
+    def wanted_rows(self) -> int:
+        """Rows of the lists to read."""
+        return int(np.diff(self.shard.lists.starts)[self._near()].sum())
+
+    @property
+    def wanted_vectors(self) -> int:
+        """Candidates to measure, at most."""
+        return len(self.lines) * self._wanted
+
+    def lists_to_read(self) -> tuple[NDArray[np.int64], Spans]:
+        """Return the lists that are wanted, and the rows of them; none if they were read."""
+        near = self._near()
+        spans = self.shard.spans(near)
+        return (near, []) if np.array_equal(near, self._read) else (near, spans)
+
+    def take_lists(self, near: NDArray[np.int64], lists: Lists) -> None:
+        """Take the lists that were read."""
+        self._read, self._lists = near, lists
+
+    def look(self) -> NDArray[np.int64]:
+        """Find candidates; return the ordinals of all, ascending."""
+        if self._lists is None:
+            self.found = np.full((len(self.lines), 0), -1, np.int64)
+            return np.zeros(0, np.int64)
+        excluded = self.shard.has_tombstone(self._lists.ordinals)
+        effort = self.probes, self._wanted
+        places = self.shard.lists.candidates(
+            self._queries, self._read, self._lists, effort, excluded
+        )
+        ordinals = np.append(self._lists.ordinals.astype(np.int64), -1)
+        self.found = ordinals[places]
+        return np.unique(self.found[self.found >= 0])
+
+    def take_rows(self, rows: SomeRows, is_live: NDArray[np.bool_]) -> None:
+        """Take where candidates are, and leave those out that are not live."""
+        at = np.searchsorted(rows.ordinals, self.found).clip(max=len(rows.ordinals) - 1)
+        self.found = np.where((self.found >= 0) & is_live[at], self.found, -1)
+        self.rows = rows
+
+    def is_done(self) -> bool:
+        """Tell whether each query has candidates enough, or all there are; else ask for more."""
+        live = (self.found >= 0).sum(axis=1)
+        if live.min(initial=self._least) >= self._least:
+            return True
+        is_all = len(self._read) == self.shard.lists.count
+        if is_all and self._wanted >= self.shard.entry.rows:
+            return True
+        self.probes = min(2 * self.probes, self.shard.lists.count)
+        self._wanted = min(2 * self._wanted, self.shard.entry.rows)
+        return False
+
+    def _near(self) -> NDArray[np.int64]:
+        return self.shard.lists.near(self._queries, self.probes)
+
+
+def search_lists(
+    shards: ColdShards, queries: NDArray[np.float32], k: int, searches: Sequence[ListSearch]
+) -> list[Source]:
+    """Return near live rows of each query among the candidates of its shards.
+
+    Args:
+        shards: of the version.
+        queries: (q, d) float32.
+        k: neighbours.
+        searches: of the shards.
+
+    Raises:
+        DamagedShardError: one cannot be read.
+        StoreUnavailableError: a store does not say.
+    """
+    pending = list(searches)
+    while pending:
+        _read_lists(shards, pending)
+        _find_rows(shards, pending)
+        pending = [search for search in pending if not search.is_done()]
+    found = [search for search in searches if (search.found >= 0).any()]
+    return [_measured(shards, queries, k, found)] if found else []
+
+
+def _read_lists(shards: ColdShards, searches: Sequence[ListSearch]) -> None:
+    wanted: list[tuple[ListSearch, NDArray[np.int64], Spans]] = []
+    ranges: list[list[Range]] = []
+    for search in searches:
+        near, spans = search.lists_to_read()
+        if spans:
+            wanted.append((search, near, spans))
+            with telling(search.shard.entry):
+                ranges.append(search.shard.list_ranges(spans))
+    read = _read(shards, [search for search, _, _ in wanted], ranges)
+    for (search, near, spans), data in zip(wanted, read, strict=True):
+        with telling(search.shard.entry):
+            search.take_lists(near, search.shard.read_lists(near, spans, data))
+
+
+def _find_rows(shards: ColdShards, searches: Sequence[ListSearch]) -> None:
+    wanted: list[tuple[ListSearch, NDArray[np.int64], Runs]] = []
+    ranges: list[list[Range]] = []
+    for search in searches:
+        ordinals = search.look()
+        if len(ordinals):
+            wanted.append((search, ordinals, search.shard.runs_of(ordinals)))
+            with telling(search.shard.entry):
+                ranges.append(search.shard.ranges(wanted[-1][2]))
+    read = _read(shards, [search for search, _, _ in wanted], ranges)
+    for (search, ordinals, runs), data in zip(wanted, read, strict=True):
+        with telling(search.shard.entry):
+            rows = search.shard.rows(runs, data)
+            rows = rows.take(np.searchsorted(rows.ordinals, ordinals))
+            masked = rows.locators.masked(shards.masked)
+        search.take_rows(rows, ~rows.deleted if masked is None else ~(rows.deleted | masked))
+
+
+def _read(
+    shards: ColdShards, searches: Sequence[ListSearch], ranges: Sequence[Sequence[Range]]
+) -> Iterator[list[memoryview]]:
+    """Give what is read for each shard, of all at once."""
+    read = iter(shards.read([part for parts in ranges for part in parts]))
+    for search, parts in zip(searches, ranges, strict=True):
+        for part in parts:
+            shards.count(search.shard.entry, part)
+        yield [next(read) for _ in parts]
+
+
+def _measured(
+    shards: ColdShards, queries: NDArray[np.float32], k: int, searches: Sequence[ListSearch]
+) -> Source:
+    """Measure the candidates of all shards by the table's vectors."""
+    rows, owners, ordinals = [], [], []
+    places = np.full((len(queries), sum(one.found.shape[1] for one in searches)), -1, np.int64)
+    begin = column = 0
+    for search in searches:
+        live = np.unique(search.found[search.found >= 0])
+        rows.append(search.rows.locators.take(np.searchsorted(search.rows.ordinals, live)))
+        ordinals.append(live)
+        owners.append(np.full(len(live), search.shard.entry.shard_id))
+        at = np.where(search.found >= 0, np.searchsorted(live, search.found) + begin, -1)
+        places[search.lines, column : column + at.shape[1]] = at
+        begin, column = begin + len(live), column + at.shape[1]
+    locators = Locators.joined(rows)
+    vectors = shards.read_table(locators).read(np.arange(begin))
+    metric = METRICS[shards.version.routing.metric]
+    near = metric.pair_distances(queries, vectors, places)
+    keys = partial(locators.keys, shards.ranks)
+    answers = tie_breaks.by_locator(nearest_of(places, near, k), keys)
+    return Source(*answers, keys, np.concatenate(owners), np.concatenate(ordinals))
