@@ -5,6 +5,7 @@ its kernels are warm, the table's metadata is loaded; no shard was ever read. La
 vectors from the same store through the same proxy.
 """
 
+import json
 import os
 import shutil
 import sys
@@ -23,7 +24,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from benchmarks import lakehouse
-from benchmarks.data import NEIGHBOURS, ROOT, enlarged, load
+from benchmarks.data import (
+    MIXED_DIMENSION,
+    MIXED_ROWS,
+    NEIGHBOURS,
+    ROOT,
+    TITLES,
+    DataSet,
+    enlarged,
+    load,
+)
 from benchmarks.results import Result, Row
 from benchmarks.s3 import on_s3
 from benchmarks.settle import settle
@@ -50,7 +60,7 @@ class Found:
 
 
 def measure(name: str, rounds: int) -> Result:
-    """Search a million made-up rows, and 117,000 wider ones, on S3.
+    """Search a million made-up rows on S3, and glosses, whose vectors are wider.
 
     Tables and indexes are made in the folder that BENCH_KEPT names, where it does, and found there
     by the next run: to make them takes a quarter hour.
@@ -59,7 +69,6 @@ def measure(name: str, rounds: int) -> Result:
     sys.path.insert(0, str(ROOT))
     from puffin_ann.settings import settings
 
-    data = load(name)
     result = Result(family="cold")
     with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
         folder = Path(os.environ.get("BENCH_KEPT") or temporary)
@@ -69,14 +78,17 @@ def measure(name: str, rounds: int) -> Result:
         settings.cache_clear()
         with on_s3(folder) as proxy:
             for set_ in SETS:
-                _measured(result, proxy, folder, data.vectors, set_)
+                _measured(result, proxy, *_vectors(load(set_.real or name), set_, folder), set_)
     return result
 
 
 def _measured(
-    result: Result, proxy: Any, folder: Path, real: NDArray[np.float32], made: "MadeSet"
+    result: Result,
+    proxy: Any,
+    vectors: NDArray[np.float32],
+    queries: NDArray[np.float32],
+    made: "ColdSet",
 ) -> None:
-    vectors, queries = _vectors(real, made, folder)
     _require_built(vectors, made)
     exact, _ = exact_answers(queries, vectors, NEIGHBOURS, "l2", threads=2)
     farthest = np.array(
@@ -88,58 +100,67 @@ def _measured(
     )[:, None] * (1 + 1e-5)
     mine = _Ours(made, queries, farthest)
     ours = {delay: _first_answers(proxy, delay, mine.ask, queries) for delay in DELAYS}
+    facts = {
+        delay: f"{made.title}, {delay * 1000:.0f} ms a request: {_told(ours[delay], mine.size)}, "
+        f"{mine.reached}"
+        for delay in DELAYS
+    }
+    if made.form == "none":  # LanceDB has no such index: its own keeps vectors
+        result.facts += facts.values()
+        return
     lance, lance_size, effort = _lance(proxy.endpoint, made, vectors, queries, farthest)
     theirs = {delay: _first_answers(proxy, delay, lance, queries) for delay in DELAYS}
-    for delay in DELAYS:
-        result.facts.append(
-            f"{made.title}, {delay * 1000:.0f} ms a request: {_told(ours[delay], mine.size)}, "
-            f"{mine.reached}; LanceDB: {_told(theirs[delay], lance_size)}, {effort}"
-        )
+    result.facts += [
+        f"{fact}; LanceDB: {_told(theirs[delay], lance_size)}, {effort}"
+        for delay, fact in facts.items()
+    ]
     if made.is_held_to_bounds:
         note = f"{made.title}; {mine.reached}; {SHOWN * 1000:.0f} ms a request"
         result.rows += _rows(ours[SHOWN], mine, theirs[SHOWN], note, effort)
 
 
 @dataclass(frozen=True)
-class MadeSet:
-    """A set of rows mixed of real ones.
+class ColdSet:
+    """Rows, and how an index has their vectors.
 
     Attributes:
-        rows, dimension: its size.
+        name: of its table.
+        title: what it is, for people.
         is_held_to_bounds: whether its figures are.
+        real: the set whose rows are searched as they are; empty: rows are mixed of real ones.
+        form: in which the index stores vectors.
     """
 
-    rows: int
-    dimension: int
+    name: str
+    title: str
     is_held_to_bounds: bool
-
-    @property
-    def name(self) -> str:
-        """Of its table."""
-        return f"rows_{self.rows}"
-
-    @property
-    def title(self) -> str:
-        """What it is, for people."""
-        return f"{self.rows:,} rows × {self.dimension}, mixed of real ones"
+    real: str = ""
+    form: str = "float32"
 
 
-SETS = (MadeSet(117_000, 384, False), MadeSet(1_000_000, 128, True))
+GLOSSES = "gloss-384d-117k"
+SETS = (
+    ColdSet("glosses", TITLES[GLOSSES], False, GLOSSES),
+    ColdSet("lean_glosses", f"{TITLES[GLOSSES]}, `vectors: none`", False, GLOSSES, "none"),
+    ColdSet("million", f"{MIXED_ROWS:,} rows × {MIXED_DIMENSION}, mixed of real ones", True),
+)
 
 
 def _vectors(
-    real: NDArray[np.float32], made: MadeSet, folder: Path
+    data: DataSet, made: ColdSet, folder: Path
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return a set's vectors, and queries that are mixed in the same way of the same rows."""
-    narrow = np.ascontiguousarray(real[:, : made.dimension])
+    """Return a set's vectors, and queries; those mixed are so in the same way of the same rows."""
+    if made.real:
+        return data.vectors, data.queries[:RECALL_QUERIES]
     path = folder / f"{made.name}.npy"
-    both = np.load(path, mmap_mode="r") if path.exists() else None
-    if both is None:
-        both = enlarged(narrow, made.rows + RECALL_QUERIES, path)
-    return both[: made.rows], np.array(both[made.rows :])
+    if not path.exists():
+        narrow = np.ascontiguousarray(data.vectors[:, :MIXED_DIMENSION])
+        enlarged(narrow, MIXED_ROWS + RECALL_QUERIES, path)
+    both = np.load(path, mmap_mode="r")
+    return both[:MIXED_ROWS], np.array(both[MIXED_ROWS:])
 
 
-def _require_built(vectors: NDArray[np.float32], made: MadeSet) -> None:
+def _require_built(vectors: NDArray[np.float32], made: ColdSet) -> None:
     """Make a set's table and index, unless they are there; what is left of an attempt goes."""
     from pyiceberg.catalog import load_catalog
     from pyiceberg.exceptions import NoSuchTableError
@@ -156,7 +177,8 @@ def _require_built(vectors: NDArray[np.float32], made: MadeSet) -> None:
     with suppress(NoSuchTableError):
         load_catalog(lakehouse.CATALOG).drop_table(f"vectors.{made.name}")
     lakehouse.create_table(vectors, name=made.name)
-    declaration = lakehouse.declared(table=table, partitions_per_shard=CELLS)
+    lean = {"algorithm": "ivf_pq", "vectors": "none"} if made.form == "none" else {}
+    declaration = lakehouse.declared(table=table, partitions_per_shard=CELLS, **lean)
     lakehouse.build(declaration, f"build-{uuid4().hex[:8]}", InProcess())
     shutil.rmtree(settings().cache_dir)  # the gate had shards there
 
@@ -171,7 +193,7 @@ class _Ours:
     """
 
     def __init__(
-        self, made: MadeSet, queries: NDArray[np.float32], farthest: NDArray[np.float32]
+        self, made: ColdSet, queries: NDArray[np.float32], farthest: NDArray[np.float32]
     ) -> None:
         self._table = f"{lakehouse.CATALOG}.vectors.{made.name}"
         index = self._open()
@@ -184,6 +206,15 @@ class _Ours:
             f"recall@10 {self.recall:.3f} ({routing.scan_partitions} of {routing.cells.count} "
             "cells)"
         )
+        if made.form == "none":
+            told = json.loads(
+                self._open().search(queries[0], NEIGHBOURS).schema.metadata[b"puffin_ann"]
+            )
+            self.reached = (
+                f"recall@10 {self.recall:.3f} (width {routing.search_width}); of it "
+                f"{told['bytes_by_ranges'] / 1e6:.2f} MB are of the index, the others row groups "
+                "of the table"
+            )
 
     def _open(self) -> Any:
         from puffin_ann import open_index
@@ -194,8 +225,10 @@ class _Ours:
         """Return what answers a query as the first one, the table's metadata being loaded."""
         from puffin_ann import open_index
         from puffin_ann.lake.catalog.tables import load_table
+        from puffin_ann.lake.read.column_chunks import KEPT
 
         loaded = load_table(self._table)
+        KEPT.clear()  # vectors that were read of the table, where the index has none
         return lambda: open_index(loaded, "bench", cache="none").search(query, NEIGHBOURS)
 
 
@@ -280,7 +313,7 @@ def _first_answers(
 
 def _lance(
     endpoint: str,
-    made: MadeSet,
+    made: ColdSet,
     vectors: NDArray[np.float32],
     queries: NDArray[np.float32],
     farthest: NDArray[np.float32],
