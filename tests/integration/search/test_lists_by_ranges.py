@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from puffin_ann import open_index
 from puffin_ann.blobs import ivf
 from puffin_ann.search.shards import opened as opened_shards
-from puffin_ann.search.shards.cold import decide
+from puffin_ann.search.shards.cold import decide, scan_lists
 from puffin_ann.settings import settings as of_process
 from tests.support import builds, falsified_files, falsified_index, refreshes
 from tests.support.damage import corrupt, forget_cache, report
@@ -193,6 +193,20 @@ def test_a_batch_of_too_many_candidates_has_shards_brought(make_table, monkeypat
 
     assert report(found)["bytes_by_ranges"] > 0
     assert_right(table, found)
+
+
+def test_where_live_rows_are_too_far_to_be_found_shards_are_brought(make_table, monkeypatch):
+    table = make_table()
+    builds.build(declared(), "build")
+    for path in table.refresh().inspect.files()["file_path"].to_pylist():
+        delete_positions(table, {path: list(range(290))})
+    monkeypatch.setattr(scan_lists, "are_too_many", lambda *_: True)
+    index = cold(table)
+
+    found = index.search(QUERIES, K, columns=["id"])
+
+    assert_right(table, found)
+    assert index._shards._opened.kept
 
 
 STEPS = st.lists(

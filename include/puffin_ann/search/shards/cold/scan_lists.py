@@ -17,8 +17,9 @@ from puffin_ann.lake.store.ranges import Range
 from puffin_ann.search.merge import Source
 from puffin_ann.search.row_locators import Locators
 from puffin_ann.search.shards import tie_breaks
+from puffin_ann.search.shards.cold.decide import are_too_many
 from puffin_ann.search.shards.cold.listed import ListedShard, Spans
-from puffin_ann.search.shards.cold.parts import Runs, SomeRows
+from puffin_ann.search.shards.cold.parts import SomeRows
 from puffin_ann.search.shards.cold.scan import ColdShards, telling
 
 
@@ -28,9 +29,9 @@ class ListSearch:
     Attributes:
         shard: that is asked.
         lines: (m,) int64, numbers of the queries that ask it.
-        probes: lists that each is compared with.
         found: (m, c) int64, ordinals of live candidates; -1 for none.
-        rows: where those are that were looked up, by ascending ordinal.
+        rows: where those are that were looked up, by ascending ordinal; None: none was.
+        gave_up: it would take too much to find enough live rows.
 
     Args:
         shard: that is asked.
@@ -49,31 +50,34 @@ class ListSearch:
         self.shard = shard
         self.lines = np.flatnonzero(widths)
         self._queries = np.ascontiguousarray(queries[self.lines])
-        self.probes, self._least = shard.lists.effort(k, int(widths.max()), shard.live)
+        self._probes, self._least = shard.lists.effort(k, int(widths.max()), shard.live)
         self._wanted = self._least
+        self._near = shard.lists.near(self._queries, self._probes)
         self._read: NDArray[np.int64] = np.zeros(0, np.int64)
         self._lists: Lists | None = None
         self.found: NDArray[np.int64] = np.zeros((len(self.lines), 0), np.int64)
+        self.rows: SomeRows | None = None
+        self.gave_up = False
 
     @property
     def wanted_rows(self) -> int:
         """Rows of the lists to read."""
-        return int(np.diff(self.shard.lists.starts)[self._near()].sum())
+        return int(np.diff(self.shard.lists.starts)[self._near].sum())
 
     @property
     def wanted_vectors(self) -> int:
         """Candidates to measure, at most."""
         return len(self.lines) * self._wanted
 
-    def lists_to_read(self) -> tuple[NDArray[np.int64], Spans]:
-        """Return the lists that are wanted, and the rows of them; none if they were read."""
-        near = self._near()
-        spans = self.shard.spans(near)
-        return (near, []) if np.array_equal(near, self._read) else (near, spans)
+    def spans_to_read(self) -> Spans:
+        """Return the rows of the lists that are wanted; none if they were read."""
+        is_read = np.array_equal(self._near, self._read)
+        return [] if is_read else self.shard.spans(self._near)
 
-    def take_lists(self, near: NDArray[np.int64], lists: Lists) -> None:
-        """Take the lists that were read."""
-        self._read, self._lists = near, lists
+    def take_lists(self, spans: Spans, data: Sequence[memoryview]) -> None:
+        """Take what was read of the lists that are wanted; errors as of `read_lists`."""
+        self._lists = self.shard.read_lists(self._near, spans, data)
+        self._read = self._near
 
     def look(self) -> NDArray[np.int64]:
         """Find candidates; return the ordinals of all, ascending."""
@@ -81,7 +85,7 @@ class ListSearch:
             self.found = np.full((len(self.lines), 0), -1, np.int64)
             return np.zeros(0, np.int64)
         excluded = self.shard.has_tombstone(self._lists.ordinals)
-        effort = self.probes, self._wanted
+        effort = self._probes, self._wanted
         places = self.shard.lists.candidates(
             self._queries, self._read, self._lists, effort, excluded
         )
@@ -96,19 +100,21 @@ class ListSearch:
         self.rows = rows
 
     def is_done(self) -> bool:
-        """Tell whether each query has candidates enough, or all there are; else ask for more."""
+        """Tell whether each query has candidates enough, or all there are; else ask for more.
+
+        So it is if it gave up.
+        """
         live = (self.found >= 0).sum(axis=1)
         if live.min(initial=self._least) >= self._least:
             return True
         is_all = len(self._read) == self.shard.lists.count
         if is_all and self._wanted >= self.shard.entry.rows:
             return True
-        self.probes = min(2 * self.probes, self.shard.lists.count)
+        self._probes = min(2 * self._probes, self.shard.lists.count)
         self._wanted = min(2 * self._wanted, self.shard.entry.rows)
-        return False
-
-    def _near(self) -> NDArray[np.int64]:
-        return self.shard.lists.near(self._queries, self.probes)
+        self._near = self.shard.lists.near(self._queries, self._probes)
+        self.gave_up = are_too_many(self.wanted_vectors, self._queries.shape[1])
+        return self.gave_up
 
 
 def search_lists(
@@ -120,7 +126,7 @@ def search_lists(
         shards: of the version.
         queries: (q, d) float32.
         k: neighbours.
-        searches: of the shards.
+        searches: of the shards; those that gave up are to be answered otherwise.
 
     Raises:
         DamagedShardError: one cannot be read.
@@ -131,38 +137,33 @@ def search_lists(
         _read_lists(shards, pending)
         _find_rows(shards, pending)
         pending = [search for search in pending if not search.is_done()]
-    found = [search for search in searches if (search.found >= 0).any()]
+    found = [one for one in searches if not one.gave_up and (one.found >= 0).any()]
     return [_measured(shards, queries, k, found)] if found else []
 
 
 def _read_lists(shards: ColdShards, searches: Sequence[ListSearch]) -> None:
-    wanted: list[tuple[ListSearch, NDArray[np.int64], Spans]] = []
+    wanted = [(search, spans) for search in searches if (spans := search.spans_to_read())]
     ranges: list[list[Range]] = []
-    for search in searches:
-        near, spans = search.lists_to_read()
-        if spans:
-            wanted.append((search, near, spans))
-            with telling(search.shard.entry):
-                ranges.append(search.shard.list_ranges(spans))
-    read = _read(shards, [search for search, _, _ in wanted], ranges)
-    for (search, near, spans), data in zip(wanted, read, strict=True):
+    for search, spans in wanted:
         with telling(search.shard.entry):
-            search.take_lists(near, search.shard.read_lists(near, spans, data))
+            ranges.append(search.shard.list_ranges(spans))
+    read = _read(shards, [search for search, _ in wanted], ranges)
+    for (search, spans), data in zip(wanted, read, strict=True):
+        with telling(search.shard.entry):
+            search.take_lists(spans, data)
 
 
 def _find_rows(shards: ColdShards, searches: Sequence[ListSearch]) -> None:
-    wanted: list[tuple[ListSearch, NDArray[np.int64], Runs]] = []
+    wanted = [(search, ordinals) for search in searches if len(ordinals := search.look())]
+    runs = [search.shard.runs_of(ordinals) for search, ordinals in wanted]
     ranges: list[list[Range]] = []
-    for search in searches:
-        ordinals = search.look()
-        if len(ordinals):
-            wanted.append((search, ordinals, search.shard.runs_of(ordinals)))
-            with telling(search.shard.entry):
-                ranges.append(search.shard.ranges(wanted[-1][2]))
-    read = _read(shards, [search for search, _, _ in wanted], ranges)
-    for (search, ordinals, runs), data in zip(wanted, read, strict=True):
+    for (search, _), some in zip(wanted, runs, strict=True):
         with telling(search.shard.entry):
-            rows = search.shard.rows(runs, data)
+            ranges.append(search.shard.ranges(some))
+    read = _read(shards, [search for search, _ in wanted], ranges)
+    for (search, ordinals), some, data in zip(wanted, runs, read, strict=True):
+        with telling(search.shard.entry):
+            rows = search.shard.rows(some, data)
             rows = rows.take(np.searchsorted(rows.ordinals, ordinals))
             masked = rows.locators.masked(shards.masked)
         search.take_rows(rows, ~rows.deleted if masked is None else ~(rows.deleted | masked))
@@ -187,6 +188,8 @@ def _measured(
     places = np.full((len(queries), sum(one.found.shape[1] for one in searches)), -1, np.int64)
     begin = column = 0
     for search in searches:
+        if search.rows is None:
+            continue
         live = np.unique(search.found[search.found >= 0])
         rows.append(search.rows.locators.take(np.searchsorted(search.rows.ordinals, live)))
         ordinals.append(live)

@@ -116,7 +116,8 @@ class ColdTier:
             search for search in searches if search.wanted_rows <= most * search.shard.entry.rows
         ]
         sources = search_lists(self.shards, queries, k, searches)
-        return [self._numbers[search.shard.entry.shard_id] for search in searches], sources
+        answered = [search.shard.entry for search in searches if not search.gave_up]
+        return [self._numbers[entry.shard_id] for entry in answered], sources
 
     def is_asked_often(self, entry: ShardEntry) -> bool:
         """Tell whether so much of a shard was read by ranges that it is to be brought."""
