@@ -177,7 +177,8 @@ def _require_built(vectors: NDArray[np.float32], made: ColdSet) -> None:
     with suppress(NoSuchTableError):
         load_catalog(lakehouse.CATALOG).drop_table(f"vectors.{made.name}")
     lakehouse.create_table(vectors, name=made.name)
-    lean = {"algorithm": "ivf_pq", "vectors": "none"} if made.form == "none" else {}
+    # In one shard: four would be so small that each is brought before it answers.
+    lean = {"algorithm": "ivf_pq", "vectors": "none", "shards": 1} if made.form == "none" else {}
     declaration = lakehouse.declared(table=table, partitions_per_shard=CELLS, **lean)
     lakehouse.build(declaration, f"build-{uuid4().hex[:8]}", InProcess())
     shutil.rmtree(settings().cache_dir)  # the gate had shards there
