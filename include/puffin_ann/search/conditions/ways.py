@@ -35,9 +35,26 @@ class Cost:
         return self.batch + (self.single - self.batch) / max(1, queries)
 
 
+NARROW, WIDE = 100, 384
+"""Dimensions at which it was measured what searches cost."""
+
+
+@dataclass(frozen=True)
+class Growing:
+    """A cost that grows with the dimension: as measured at `NARROW` and at `WIDE`."""
+
+    narrow: Cost
+    wide: Cost
+
+    def of(self, dimension: int, queries: int) -> float:
+        """Return the seconds of each of so many queries at a dimension."""
+        part = max(0.0, (dimension - NARROW) / (WIDE - NARROW))
+        return (1 - part) * self.narrow.of(queries) + part * self.wide.of(queries)
+
+
 COMPARED = Cost(4.9e-11, 1.0e-10)
-"""Of a number of a vector; this and what follows is printed by `python -m benchmarks ways`, and is
-the mean of the sample data and of synthetic rows, on one thread of an EPYC."""
+"""Of a number of a vector. This and what follows is printed by `python -m benchmarks ways`, of the
+sample data and of synthetic rows, on one thread of an EPYC; one figure alone is their mean."""
 
 GATHERED = 1.75e-9
 """Seconds to copy a number of a vector beside others, before the first comparison: out of four
@@ -49,16 +66,16 @@ CALLED = 100e-6
 batch. `python -m benchmarks ways` does not print it."""
 
 WIDTH = {
-    "vamana": Cost(0.53e-6, 0.68e-6),
-    "hnsw": Cost(1.3e-6, 1.6e-6),
-    "ivf_pq": Cost(0.37e-6, 0.49e-6),
+    "vamana": Growing(Cost(0.39e-6, 0.45e-6), Cost(0.69e-6, 0.82e-6)),
+    "hnsw": Growing(Cost(0.42e-6, 0.60e-6), Cost(2.41e-6, 2.64e-6)),
+    "ivf_pq": Growing(Cost(0.23e-6, 0.33e-6), Cost(0.46e-6, 0.64e-6)),
 }
 """Of a unit of the search width, by engine."""
 
 LISTED = {
-    "vamana": Cost(0.06e-6, 0.06e-6),
-    "hnsw": Cost(0.07e-6, 0.13e-6),
-    "ivf_pq": Cost(0.33e-6, 0.33e-6),
+    "vamana": Growing(Cost(0.06e-6, 0.10e-6), Cost(0.20e-6, 0.29e-6)),
+    "hnsw": Growing(Cost(0.04e-6, 0.04e-6), Cost(0.04e-6, 0.07e-6)),
+    "ivf_pq": Growing(Cost(0.20e-6, 0.21e-6), Cost(0.42e-6, 0.42e-6)),
 }
 """Of a further answer of a search that is as wide, by engine."""
 
@@ -129,14 +146,15 @@ def passing(share: float, near: float) -> int:
     return math.ceil(PASSING * min(MOST_FARTHER, farther) / share)
 
 
-def walked(algorithm: str, width: float, queries: int) -> float:
+def walked(algorithm: str, dimension: int, width: float, queries: int) -> float:
     """Return the seconds a query of a search of some width, or of several together."""
-    return WIDTH[algorithm].of(queries) * width
+    return WIDTH[algorithm].of(dimension, queries) * width
 
 
-def sifted(algorithm: str, width: float, rows: float, queries: int) -> float:
+def sifted(algorithm: str, dimension: int, width: float, rows: float, queries: int) -> float:
     """Return the seconds a query of searches of some width together, that give so many rows."""
-    return walked(algorithm, width, queries) + LISTED[algorithm].of(queries) * rows
+    listed = LISTED[algorithm].of(dimension, queries) * rows
+    return walked(algorithm, dimension, width, queries) + listed
 
 
 def tried(queries: int) -> int:
@@ -144,13 +162,13 @@ def tried(queries: int) -> int:
     return min(TRIED, max(TRIED_OF_FEW, queries // TRIED_OF_FEW))
 
 
-def masked(algorithm: str, width: float, share: float, queries: int) -> float:
+def masked(algorithm: str, dimension: int, width: float, share: float, queries: int) -> float:
     """Return the seconds a query of a search with all but a share of the rows masked.
 
     It grows as a power of the share: by as much for each halving.
     """
     growth: float = MASKED[algorithm] ** math.log2(1.0 / max(share, 1e-9))
-    return walked(algorithm, width, queries) * growth
+    return walked(algorithm, dimension, width, queries) * growth
 
 
 def wanted(k: int, share: float) -> int:

@@ -26,7 +26,8 @@ class Costs:
             allowed: the rows that may be answered.
             queries: asked at once.
         """
-        sifted = ways.walked(self._routing.algorithm, wide, queries)
+        routing = self._routing
+        sifted = ways.walked(routing.algorithm, routing.dimension, wide, queries)
         return sifted < min(self._others(share, allowed, queries))
 
     def sifting_pays(
@@ -41,7 +42,8 @@ class Costs:
             allowed: see above.
             queries: see above.
         """
-        sifted = ways.sifted(self._routing.algorithm, width, rows, queries)
+        routing = self._routing
+        sifted = ways.sifted(routing.algorithm, routing.dimension, width, rows, queries)
         other = min(self._others(share, allowed, queries))
         return sifted + allowed.sifted.short_share * other < other
 
@@ -60,7 +62,8 @@ class Costs:
         wide = max(routing.search_width, least) * shards
         sharing = allowed.asked if allowed.gathered is None else math.inf
         rows, dimension = allowed.rows_answered, routing.dimension
-        masked = ways.masked(routing.algorithm, wide, max(share, of_all), queries)
+        share = max(share, of_all)
+        masked = ways.masked(routing.algorithm, dimension, wide, share, queries)
         return (
             ways.compared(rows, dimension, queries, sharing),
             masked + ways.CALLED * shards / max(1, queries),

@@ -163,7 +163,8 @@ class SnapshotShard:
                 return replace(told, estimated_seconds=compared * len(asking))
             cost = masked
             if is_sifted:
-                cost = ways.walked(self._algorithm, float(asking.mean()), len(asking))
+                mean = float(asking.mean())
+                cost = ways.walked(self._algorithm, self._dimension, mean, len(asking))
             told = replace(told, estimated_seconds=cost * len(asking))
         searched = way_of(self._algorithm, self.entry.kind, among)
         return told if searched is None else replace(told, way=searched, width=int(asking.max()))
@@ -190,7 +191,8 @@ class SnapshotShard:
         sharing = math.inf if rows.is_gathered else allowed.asked
         compared = ways.compared(rows.count, self._dimension, queries, sharing)
         wide = np.maximum(widths, self._passing(allowed))
-        return compared, ways.masked(self._algorithm, float(wide.mean()), share, queries)
+        mean = float(wide.mean())
+        return compared, ways.masked(self._algorithm, self._dimension, mean, share, queries)
 
     def _passing(self, allowed: AllowedRows) -> int:
         """Return how wide a search with the other rows masked is at least."""
