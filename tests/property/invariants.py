@@ -58,9 +58,10 @@ class Invariants:
     def _assert_answers_by_a_condition(self, index, rows):
         """Hold answers to the oracle's rows that satisfy a condition, another at each look."""
         ids, vectors = rows
-        values = {"id": ids.tolist(), "word": [f"w{number}" for number in ids.tolist()]}
+        words = self._words(index.view.snapshot_id)
+        values = {"id": ids.tolist(), "word": [words[number] for number in ids.tolist()]}
         where, says = a_condition(random.Random(self.looks), values)
-        chosen = [bool(says({"id": number, "word": f"w{number}"})) for number in ids.tolist()]
+        chosen = [bool(says({"id": number, "word": words[number]})) for number in ids.tolist()]
         builds.assert_answers_are(index, (ids[chosen], vectors[chosen]), QUERIES, 3, where=where)
 
     @invariant()
@@ -85,6 +86,16 @@ class Invariants:
         if snapshot_id not in self.oracle:
             self.oracle[snapshot_id] = builds.live(self.table, snapshot_id)
         return self.oracle[snapshot_id]
+
+    def _words(self, snapshot_id):
+        """The word of each id, which updates change; no two rows have one id."""
+        if snapshot_id not in self.words:
+            data = self.table.scan(
+                snapshot_id=snapshot_id, selected_fields=("id", "word")
+            ).to_arrow()
+            found = zip(data["id"].to_pylist(), data["word"].to_pylist(), strict=True)
+            self.words[snapshot_id] = dict(found)
+        return self.words[snapshot_id]
 
     def _looked_at(self) -> set[int]:
         """The head, the newest, and some of all others, differently at each step."""

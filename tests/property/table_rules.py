@@ -85,6 +85,7 @@ class TableRules(DataRules, OthersRules, RunRules, Invariants, RuleBasedStateMac
         self.called = {role: role for role in self.declared}
         self.next_id, self.runs, self.looks = 0, 0, 0
         self.oracle: dict[int, Any] = {}
+        self.words: dict[int, dict[int, str]] = {}
         self.visible: set[str] = set()
         self.anchored = False
         self.crashed: tuple[PlanPointer, str] | None = None
