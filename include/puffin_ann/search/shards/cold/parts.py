@@ -164,6 +164,8 @@ class OpenShard:
             self._engine_reader = engine
             self._check_head(engine)
             self._rows_reader = rows_blob.open_reader(_file(self._rows))
+            # Read now: threads that ask what to read do so at once, and without the lock.
+            _ = engine.block_sums, self._rows_reader.block_sums
             self._blocks = LocatorBlocks.of(self._rows_reader, self.entry.rows)
             self._find_rows(cells)
             self._deleted = self._tombstones(first)
