@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from puffin_ann.blobs.partitions import Partitions
-from puffin_ann.blobs.routing import ShardEntry
+from puffin_ann.blobs.routing import Routing, ShardEntry
 from puffin_ann.engines.base import SearchableShard
 from puffin_ann.engines.exact import ExactShard
 from puffin_ann.engines.reranked import RoundedReranked, RowVectors
@@ -22,7 +22,6 @@ from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import Source
 from puffin_ann.search.row_locators import FileRanks, Locators, MaskedRows
 from puffin_ann.search.shards import tie_breaks
-from puffin_ann.search.shards.cold.listed import ListedShard, leading_bytes
 from puffin_ann.search.shards.cold.parts import (
     LEADING_BYTES,
     OpenShard,
@@ -102,20 +101,24 @@ class ColdShards:
 
     def _open_missing(self, missing: Sequence[ShardEntry]) -> dict[int, OpenShard]:
         routing, parts = self.version.routing, list[ShardParts]()
-        is_listed = routing.vectors == "none"
+        kind: type[OpenShard] = OpenShard
+        leading_of: Callable[[Routing, ShardEntry], int] = _leading
+        if routing.vectors == "none":  # whoever searches other shards needs nothing of these
+            from puffin_ann.search.shards.cold.listed import ListedShard, leading_bytes
+
+            kind, leading_of = ListedShard, leading_bytes
         wanted: list[list[tuple[BlobPlace, int, Range]]] = []
         with self.version.files(self.io) as files:
             for entry in missing:
                 with telling(entry):
                     parts.append(ShardParts.of(files, self.version, entry))
-                    leading = leading_bytes(routing, entry) if is_listed else LEADING_BYTES
+                    leading = leading_of(routing, entry)
                     wanted.append(
                         [
                             (place, start, place.range(start, stop))
                             for place, start, stop in parts[-1].first(self.cells.count, leading)
                         ]
                     )
-        kind = ListedShard if is_listed else OpenShard
         read = iter(self.read([part for first in wanted for _, _, part in first]))
         found = {}
         for shard, first in zip(parts, wanted, strict=True):
@@ -201,6 +204,10 @@ class ColdShards:
         """Note that a range of a shard was read."""
         read = self.bytes_read.get(entry.shard_id, 0)
         self.bytes_read[entry.shard_id] = read + part.stop - part.start
+
+
+def _leading(_routing: Routing, _entry: ShardEntry) -> int:
+    return LEADING_BYTES
 
 
 @dataclass(frozen=True, eq=False)

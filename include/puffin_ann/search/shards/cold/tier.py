@@ -19,10 +19,8 @@ from puffin_ann.search.shards.cold.decide import (
     is_too_much,
     may_be_cold,
 )
-from puffin_ann.search.shards.cold.listed import ListedShard
 from puffin_ann.search.shards.cold.nearest_cells import nearest
 from puffin_ann.search.shards.cold.scan import ColdShards
-from puffin_ann.search.shards.cold.scan_lists import ListSearch, search_lists
 from puffin_ann.settings import CacheMode, settings
 
 ROWS_PER_ANSWER = 4
@@ -99,6 +97,10 @@ class ColdTier:
     def _search_lists(
         self, queries: NDArray[np.float32], k: int, widths: NDArray[np.int64]
     ) -> tuple[list[int], list[Source]]:
+        # Whoever searches other shards needs nothing of these.
+        from puffin_ann.search.shards.cold.listed import ListedShard
+        from puffin_ann.search.shards.cold.scan_lists import ListSearch, search_lists
+
         asked = [shard_id for shard_id, at in self._numbers.items() if widths[:, at].any()]
         self._warm.update(self._on_disk(asked))
         opened = self.shards.open([self._entry(one) for one in asked if one not in self._warm])
