@@ -10,6 +10,8 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from puffin_ann.ann.core import blas
+
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 _NOT_OFFERED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
@@ -45,42 +47,53 @@ class LargeWrites:
         path: file to write.
         dtype: of the array.
         shape: of the array; as many bytes must be written.
+        threads: threads that write pieces of what is given at once.
     """
 
     PIECE = 8 << 20
 
-    def __init__(self, path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, path: Path, dtype: DTypeLike, shape: tuple[int, ...], *, threads: int = 1
+    ) -> None:
         kind = np.dtype(dtype)
         self._path = path
         self._left = kind.itemsize * math.prod(shape)
-        self._piece = np.empty(self.PIECE, np.uint8)
-        self._filled = 0
+        self._threads = threads
+        self._at = 0
         self._file = path.open("wb", buffering=0)
         header = {"descr": kind.str, "fortran_order": False, "shape": shape}
         start = _Start()
         np.lib.format.write_array_header_1_0(start, header)
-        self._put(np.frombuffer(start.taken, np.uint8))
+        self._waiting = start.taken
+        """Bytes that wait for the rest of their piece."""
 
     def write(self, array: NDArray[Any]) -> None:
         """Append an array's bytes, in C order."""
-        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         self._left -= len(data)
-        self._put(data)
+        whole = len(self._waiting) + len(data)
+        whole -= whole % self.PIECE
+        if not whole:
+            self._waiting += bytes(data)
+            return
+        first = self.PIECE - len(self._waiting)
+        last = whole - len(self._waiting)
+        self._put([self._waiting, data[:first]], self._at)
+        begins = range(first, last, self.PIECE)
+        for _ in blas.parallel(lambda at: self._put_piece(data, first, at), begins, self._threads):
+            pass
+        self._at += whole
+        self._waiting = bytes(data[last:])
 
-    def _put(self, data: NDArray[np.uint8]) -> None:
-        while len(data):
-            taken = min(len(data), self.PIECE - self._filled)
-            self._piece[self._filled : self._filled + taken] = data[:taken]
-            self._filled += taken
-            data = data[taken:]
-            if self._filled == self.PIECE:
-                self._flush()
+    def _put_piece(self, data: memoryview, first: int, at: int) -> None:
+        self._put([data[at : at + self.PIECE]], self._at + self.PIECE + at - first)
 
-    def _flush(self) -> None:
-        piece = self._piece[: self._filled].data
-        while len(piece):
-            piece = piece[self._file.write(piece) or 0 :]
-        self._filled = 0
+    def _put(self, parts: "list[bytes | memoryview]", at: int) -> None:
+        wanted = sum(map(len, parts))
+        written = os.pwritev(self._file.fileno(), parts, at)
+        if written < wanted:  # a signal, or a disk that is nearly full
+            rest = memoryview(b"".join(parts))[written:]
+            self._put([rest], at + written)
 
     def __enter__(self) -> Self:
         """Return this."""
@@ -94,8 +107,8 @@ class LargeWrites:
     ) -> None:
         """Write what is left and close the file; `ValueError` if bytes of the array are missing."""
         with self._file:
-            if kind is None:
-                self._flush()
+            if kind is None and self._waiting:
+                self._put([self._waiting], self._at)
         if kind is None and self._left:
             raise ValueError(f"{self._path} is {self._left} bytes short of its array")
 

@@ -73,7 +73,13 @@ def read_vectors(
         rows = parquet.metadata.row_group(row_group).num_rows
         return all_null(rows, dimension or 0)
     name = parquet.schema_arrow.field(place).name
-    table = patiently_reading(path, lambda: parquet.read_row_group(row_group, columns=[name]))
+
+    def read() -> pa.Table:
+        # Arrow's threads would have nothing to share of one column, and whoever reads many row
+        # groups does so by threads.
+        return parquet.read_row_group(row_group, columns=[name], use_threads=False)
+
+    table = patiently_reading(path, read)
     # The name selects by prefix of the leaf's path, which may take in others ("a" and "a.b").
     return vectors_of(table.column(name), dimension, view=view)
 

@@ -115,22 +115,26 @@ def match_identities(removed: NDArray[np.uint64], added: NDArray[np.uint64]) -> 
         reappear.
     """
     places = np.full(len(removed), -1, dtype=np.int64)
-    by_removed, by_added = np.argsort(removed[:, 0]), np.argsort(added[:, 0])
-    shared = _repeated(removed[by_removed, 0], added[by_added, 0])
-    if len(shared):
-        # Rows that share a first half with others of their side are paired by sorting both halves.
-        some = np.flatnonzero(np.isin(removed[:, 0], shared))
-        theirs = np.flatnonzero(np.isin(added[:, 0], shared))
-        paired = _matched_multisets(removed[some], added[theirs])
-        places[some[paired >= 0]] = theirs[paired[paired >= 0]]
     if not len(added):
         return places
-    firsts = added[by_added, 0]
-    at = np.searchsorted(firsts, removed[by_removed, 0]).clip(max=len(added) - 1)
-    alone = (removed[by_removed] == added[by_added[at]]).all(axis=1)
+    # By columns: those of both are gathered and compared as wholes several times.
+    firsts, seconds = (np.ascontiguousarray(half) for half in removed.T)
+    their_firsts, their_seconds = (np.ascontiguousarray(half) for half in added.T)
+    by_removed, by_added = np.argsort(firsts), np.argsort(their_firsts)
+    ordered, theirs_ordered = firsts[by_removed], their_firsts[by_added]
+    at = np.searchsorted(theirs_ordered, ordered).clip(max=len(added) - 1)
+    partners = by_added[at]
+    alone = theirs_ordered[at] == ordered
+    alone &= their_seconds[partners] == seconds[by_removed]
+    shared = _repeated(ordered, theirs_ordered)
     if len(shared):
-        alone &= ~np.isin(removed[by_removed, 0], shared)
-    places[by_removed[alone]] = by_added[at[alone]]
+        alone &= ~np.isin(ordered, shared)
+        # Rows that share a first half with others of their side are paired by sorting both halves.
+        some = np.flatnonzero(np.isin(firsts, shared))
+        theirs = np.flatnonzero(np.isin(their_firsts, shared))
+        paired = _matched_multisets(removed[some], added[theirs])
+        places[some[paired >= 0]] = theirs[paired[paired >= 0]]
+    places[by_removed[alone]] = partners[alone]
     return places
 
 
@@ -162,17 +166,16 @@ def _matched_multisets(removed: NDArray[np.uint64], added: NDArray[np.uint64]) -
 
 def _hash_vectors(matrix: NDArray[np.float32]) -> NDArray[np.uint64]:
     """Return m[k][0] + m[k][1] * d + the sum over the vector's words: (n, 4) uint64."""
+    from puffin_ann.lake.read.kernels_identity import add_words  # whoever hashes no row waits less
+
     rows, dimension = matrix.shape
     factors = _multipliers(_VECTOR, dimension + 2)
     start = factors[:, 0] + factors[:, 1] * np.uint64(dimension)
     sums = np.empty((rows, LANES), dtype=np.uint64)
     words = matrix.view(np.uint32)
-    # Integer matrix products run on widened copies: block by block, to keep those in the cache.
-    step = max(1, _BLOCK_BYTES // (8 * max(1, dimension)) // 32)
-    for first in range(0, rows, step):
-        block = words[first : first + step].astype(np.uint64)
-        sums[first : first + step] = block @ factors[:, 2:].T
-    return sums + start
+    words.flags.writeable = False
+    add_words(words, np.ascontiguousarray(factors[:, 2:]), start, sums)
+    return sums
 
 
 def _hash_keys(keys: pa.Array | pa.ChunkedArray) -> NDArray[np.uint64]:

@@ -107,7 +107,7 @@ def run_task(
     return AssignOutcome(
         task=number,
         segment=StagedFile.of(out.staged),
-        summary=workspace.stage_bytes(f"summary-{number:05d}.npz", arrays_to_bytes(summary)),
+        summary=workspace.stage_bytes(f"summary-{number:05d}.arrays", arrays_to_bytes(summary)),
         rows=len(rows.vectors),
         deleted=sum(len(read.deleted) for read in parts.reads),
         skipped=parts.reasons,
@@ -243,7 +243,7 @@ def summarise(workspace: Workspace, outcomes: Sequence[AssignOutcome]) -> Staged
         truth_counts=answers.duplicate_counts,
         truth_cells=answers.cells,
     )
-    return workspace.stage_bytes("assign-summary.npz", arrays_to_bytes(summary))
+    return workspace.stage_bytes("assign-summary.arrays", arrays_to_bytes(summary))
 
 
 def assigned(

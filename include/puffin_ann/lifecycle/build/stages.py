@@ -101,7 +101,7 @@ def _learn(workspace: Workspace, samples: list[StagedFile], *, threads: int) -> 
     plan = workspace.build_plan
     rows = sampling.read_samples(workspace, samples)
     result = training.train(plan, rows, threads=threads)
-    staged = workspace.stage_bytes("train.npz", arrays_to_bytes(result))
+    staged = workspace.stage_bytes("train.arrays", arrays_to_bytes(result))
     choice = done(workspace.staging, CHOICE, Choice) or auto_algorithm.choose(
         plan,
         rows.vectors,

@@ -32,7 +32,7 @@ class RefreshPlan(RunPlan):
         next_file_id: above any id in use.
         buckets: identities are matched in so many parts, by their first bits; a power of two.
         groups: by group id, the shards whose blobs one spark-submit makes.
-        difference: an .npz file, see `removed_rows.MaskedAndRestored`.
+        difference: a file of arrays, see `removed_rows.MaskedAndRestored`.
         coverage: a coverage blob of the base snapshot; of `files` it has neither row groups nor
             skipped rows.
         cells: a partitions blob in place of that of the base version; None if that is read.
@@ -65,11 +65,11 @@ class RemovedRowsOfShard(Document):
     """The rows of a shard that are not live where it has them.
 
     Attributes:
-        deleted: an .npz file, see `removed_rows.DeletedRows`.
+        deleted: a file of arrays, see `removed_rows.DeletedRows`.
         newly_deleted: rows removed since the version was made.
         already_deleted: rows that were tombstoned.
-        identified: by bucket, .npz files, see `removed_rows.RelocationCandidates`; empty if nothing
-            is matched.
+        identified: by bucket, files of arrays, see `removed_rows.RelocationCandidates`; empty if
+            nothing is matched.
     """
 
     shard_id: int
@@ -83,7 +83,7 @@ class RemovedRows(Document):
     """Outcome of looking for removed rows.
 
     Attributes:
-        prefixes: an .npz file, see `removed_rows.RemovedIdentityPrefixes`; None if nothing is
+        prefixes: a file of arrays, see `removed_rows.RemovedIdentityPrefixes`; None if nothing is
             matched.
     """
 
@@ -97,8 +97,8 @@ class AddedRowsOfTask(Document):
 
     Attributes:
         outcome: the rows that surely are new, staged by cell, and all counts.
-        candidates: by bucket, .npz files, see `row_groups.IdentifiedRows`: rows that may have been
-            there.
+        candidates: by bucket, files of arrays, see `row_groups.IdentifiedRows`: rows that may have
+            been there.
     """
 
     outcome: AssignOutcome
@@ -116,7 +116,7 @@ class RelocationsOfShard(Document):
     """The relocated rows of a shard.
 
     Attributes:
-        relocations: an .npz file, see `relocated_rows.Relocations`.
+        relocations: a file of arrays, see `relocated_rows.Relocations`.
         rows: how many.
     """
 
@@ -129,8 +129,8 @@ class MatchedBucket(Document):
     """Outcome of matching one bucket.
 
     Attributes:
-        unmatched: an .npz file, see `relocated_rows.UnmatchedRows`: added rows whose equals were
-            removed, and that are new all the same.
+        unmatched: a file of arrays, see `relocated_rows.UnmatchedRows`: added rows whose equals
+            were removed, and that are new all the same.
         unmatched_tasks: numbers of the tasks that read them.
     """
 
@@ -152,7 +152,7 @@ class Changes(Document):
     Attributes:
         removed: by shard, if rows were removed.
         segments: rows that are added to shards or become the delta, staged by cell.
-        summary: an .npz file, see `assign.AssignSummary`; its blocks are cells, in the order
+        summary: a file of arrays, see `assign.AssignSummary`; its blocks are cells, in the order
             of `added_rows.cell_order`. None if nothing was read.
         relocations: per bucket and shard.
         rows: rows of the segments.

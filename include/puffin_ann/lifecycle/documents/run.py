@@ -177,7 +177,7 @@ class Choice(Document):
 
 
 class Trained(Document):
-    """Outcome of the train stage; `result` is an .npz file, see `train.TrainResult`."""
+    """Outcome of the train stage; `result` is a file of arrays, see `train.TrainResult`."""
 
     result: StagedFile
     choice: Choice
@@ -202,7 +202,7 @@ class Assigned(Document):
 
     Attributes:
         segments: by assign task, its rows grouped by shard.
-        summary: an .npz file, see `assign.AssignSummary`.
+        summary: a file of arrays, see `assign.AssignSummary`.
         rows: rows assigned.
         skipped: by reason, rows that have no usable vector.
         deleted: rows left out because row-level deletes name them.

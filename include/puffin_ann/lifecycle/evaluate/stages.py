@@ -78,7 +78,7 @@ def query_tasks(plan: BuildPlan) -> list[SampleTask]:
 
 
 def _sample(runner: Runner, workspace: Workspace) -> StagedFile:
-    """Stage the queries, (q, d) float32, as the only array of an .npz file."""
+    """Stage the queries, (q, d) float32, as the only array of a file of arrays."""
     run = workspace.run
     samples = run_each(runner, run, sampling.sample, query_tasks(workspace.build_plan))
     (queries,) = run_each(runner, run, _choose, [samples])
@@ -94,7 +94,7 @@ def _choose(workspace: Workspace, samples: list[StagedFile]) -> StagedFile:
     generator = np.random.default_rng([plan.declaration.seed, 1])
     wanted = min(plan.declaration.gate.queries, len(rows))
     queries = rows[np.sort(generator.choice(len(rows), wanted, replace=False))]
-    return workspace.stage_bytes("queries.npz", arrays_to_bytes(truths.Queries(queries)))
+    return workspace.stage_bytes("queries.arrays", arrays_to_bytes(truths.Queries(queries)))
 
 
 def _compare(runner: Runner, workspace: Workspace, queries: StagedFile) -> StagedFile:
@@ -114,13 +114,13 @@ def _answer(workspace: Workspace, number: int, *, queries: StagedFile, threads: 
     """Stage the exact answers among the rows of one task."""
     task = workspace.build_plan.assign_tasks[number]
     found = _truth_of(workspace, task, _queries(workspace, queries), threads)
-    return workspace.stage_bytes("truth.npz", arrays_to_bytes(found))
+    return workspace.stage_bytes("truth.arrays", arrays_to_bytes(found))
 
 
 def _merge(workspace: Workspace, parts: list[StagedFile]) -> StagedFile:
     """Stage the exact answers of all tasks together."""
     found = [arrays_from_bytes(Truth, workspace.fetch_bytes(part)) for part in parts]
-    return workspace.stage_bytes("truth.npz", arrays_to_bytes(truths.merge(found)))
+    return workspace.stage_bytes("truth.arrays", arrays_to_bytes(truths.merge(found)))
 
 
 def _truth_of(

@@ -34,7 +34,7 @@ def sample(workspace: Workspace, task: SampleTask) -> StagedFile:
     joined = concatenate(found, plan.dimension)
     if rows > task.rows:
         joined = joined.take(np.sort(generator.choice(rows, task.rows, replace=False)))
-    return workspace.stage_bytes(f"sample-{task.file}.npz", arrays_to_bytes(joined))
+    return workspace.stage_bytes(f"sample-{task.file}.arrays", arrays_to_bytes(joined))
 
 
 def read_samples(workspace: Workspace, samples: list[StagedFile]) -> VectorRows:

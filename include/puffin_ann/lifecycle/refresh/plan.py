@@ -121,7 +121,7 @@ def make_plan(
         buckets=1 << max(0, (matched // ROWS_PER_BUCKET).bit_length()),
         groups=deal_groups(decision, declaration.build.max_submits),
         # Hidden from orphan removal by their `_`, as the plan's copy is: they are made once.
-        difference=workspace.stage_bytes("_difference.npz", arrays_to_bytes(difference)),
+        difference=workspace.stage_bytes("_difference.arrays", arrays_to_bytes(difference)),
         coverage=workspace.stage_bytes("_coverage.bin", coverage_blob.encode(coverage)),
         cells=staged,
     )

@@ -155,7 +155,7 @@ def _find_removed_of(workspace: Workspace, shards: list[int]) -> list[RemovedRow
 
 def _stage_prefixes(workspace: Workspace, shards: list[RemovedRowsOfShard]) -> StagedFile:
     values = removed_rows.collect_prefixes(workspace, shards)
-    return workspace.stage_bytes("prefixes.npz", arrays_to_bytes(values))
+    return workspace.stage_bytes("prefixes.arrays", arrays_to_bytes(values))
 
 
 def _batches(workspace: Workspace, shards: Sequence[int]) -> list[list[int]]:

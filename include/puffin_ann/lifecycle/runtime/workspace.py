@@ -5,7 +5,7 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -296,18 +296,20 @@ def remove_staging(workspace: Workspace) -> None:
 
 
 def arrays_to_bytes(value: Any) -> bytes:
-    """Serialise a dataclass of numpy arrays as .npz."""
+    """Serialise a dataclass of numpy arrays: each as .npy, one after the other."""
     buffer = io.BytesIO()
-    arrays: dict[str, Any] = {f.name: np.asarray(getattr(value, f.name)) for f in fields(value)}
-    np.savez(buffer, **arrays)
+    for each in fields(value):
+        np.save(buffer, np.asarray(getattr(value, each.name)), allow_pickle=False)
     return buffer.getvalue()
 
 
 def arrays_from_bytes(kind: type[T], data: bytes) -> T:
     """Read what `arrays_to_bytes` wrote; pickled content is refused by numpy."""
+    stream = io.BytesIO(data)
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            loaded: Mapping[str, Any] = {name: archive[name] for name in archive.files}
-        return kind(**loaded)
-    except (ValueError, TypeError, OSError, KeyError) as error:
+        loaded = [np.load(stream, allow_pickle=False) for _ in fields(kind)]  # type: ignore[arg-type]
+    except (ValueError, TypeError, OSError, EOFError) as error:
         raise StagingError(f"staged arrays are not those of {kind.__name__}: {error}") from None
+    if stream.tell() != len(data):
+        raise StagingError(f"staged arrays are not those of {kind.__name__}: there are more")
+    return kind(*loaded)

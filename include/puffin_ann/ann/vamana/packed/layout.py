@@ -47,8 +47,10 @@ from puffin_ann.ann.graph.space import BLOCK_BYTES
 from puffin_ann.ann.simd import fastscan
 from puffin_ann.ann.vamana.packed import kernels_pack as kernels
 
-MADE_ROWS = 4096
-"""Packed nodes made by one thread at a time."""
+MADE_ROWS = 512
+"""Packed nodes made by one thread at a time: they stay in its cache."""
+BATCH_BYTES = 32 << 20
+"""Packed nodes made before they are written."""
 
 WIDE = 256
 """Numbers in a row from which on edges have 1 bit a dimension."""
@@ -212,27 +214,35 @@ def make(
         read_only(vectors), read_only(space), read_only(neighbours), read_only(degrees)
     )  # fmt: skip
 
-    def piece_from(at: int) -> NDArray[np.uint8]:
-        last = min(at + MADE_ROWS, rows)
-        piece = np.zeros((last - at, layout.stride), np.uint8)
-        flat = piece.reshape(-1)
-        kernels.write_heads(
-            vectors[at:last], space[at:last], frame.scale, degrees[at:last], flat, layout.stride
-        )
-        kernels.write_edges(
-            rotated, dim, layout.bits, neighbours, degrees, at, last, flat, layout.stride
-        )
-        return piece
+    def make_batch(begin: int, batch: NDArray[np.uint8]) -> None:
+        def make_from(at: int) -> None:
+            last = min(at + MADE_ROWS, begin + len(batch))
+            flat = batch[at - begin : last - begin].reshape(-1)
+            flat[:] = 0
+            kernels.write_heads(
+                vectors[at:last], space[at:last], frame.scale, degrees[at:last], flat, layout.stride
+            )
+            kernels.write_edges(
+                rotated, dim, layout.bits, neighbours, degrees, at, last, flat, layout.stride
+            )
+
+        for _ in blas.parallel(make_from, range(begin, begin + len(batch), MADE_ROWS), threads):
+            pass
 
     if folder is None:
-        pieces = blas.parallel(piece_from, range(0, rows, MADE_ROWS), threads)
-        return PackedNodes(layout, frame, np.concatenate(list(pieces)))
-    step = MADE_ROWS * 2 * threads  # pieces wait in memory for their turn: these at most
-    with LargeWrites(folder / PACKED, np.uint8, (rows, layout.stride)) as file:
-        for begin in range(0, rows, step):
-            begins = range(begin, min(begin + step, rows), MADE_ROWS)
-            for piece in blas.parallel(piece_from, begins, threads):
-                file.write(piece)
+        array = np.empty((rows, layout.stride), np.uint8)
+        make_batch(0, array)
+        return PackedNodes(layout, frame, array)
+    # Filled again and again: memory that a process has not touched before takes long to be given.
+    room = np.empty(
+        (min(rows, max(MADE_ROWS, BATCH_BYTES // layout.stride)), layout.stride), np.uint8
+    )
+    shape = (rows, layout.stride)
+    with LargeWrites(folder / PACKED, np.uint8, shape, threads=threads) as file:
+        for begin in range(0, rows, len(room)):
+            batch = room[: rows - begin]
+            make_batch(begin, batch)
+            file.write(batch)
     np.save(folder / FRAME, frame.flat())
     return open_packed(folder, dim, degrees)
 

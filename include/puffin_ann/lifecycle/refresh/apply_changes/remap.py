@@ -97,6 +97,8 @@ def set_aside_clashes(rows: Rows, deleted: NDArray[np.bool_]) -> Rows:
 
     That happens to equal rows: one of them comes back to its place under the ordinal of another.
     """
+    if not _may_clash(rows):
+        return rows
     order = np.lexsort((rows.offsets, rows.row_groups, rows.file_ids))
     ordered = np.stack([rows.file_ids[order], rows.row_groups[order], rows.offsets[order]])
     same = (ordered[:, 1:] == ordered[:, :-1]).all(axis=0)
@@ -106,6 +108,16 @@ def set_aside_clashes(rows: Rows, deleted: NDArray[np.bool_]) -> Rows:
     clash[order[1:][same]] = True
     clash[order[:-1][same]] = True
     return rows_blob.set_aside(rows, np.flatnonzero(clash & deleted))
+
+
+def _may_clash(rows: Rows) -> bool:
+    """Tell whether two rows may have one locator: equal ones are mixed to equal numbers."""
+    mixed = rows.file_ids.astype(np.uint64)
+    for column in (rows.row_groups, rows.offsets):
+        mixed *= np.uint64(0x9E3779B97F4A7C15)
+        mixed += column
+    mixed.sort()
+    return bool((mixed[1:] == mixed[:-1]).any())
 
 
 def update_rows_and_tombstones(

@@ -373,12 +373,14 @@ class ShardRewriter:
         if hasattr(shard, "candidates"):
             deleted = deleted | (np.arange(len(deleted)) < first)
             shard = CodesReranked(shard, ArrayRows(vectors, first, len(deleted)))
+        declaration = self.workspace.refresh_plan.declaration
         return recall_of(
             shard,
             deleted,
-            k=self.workspace.refresh_plan.declaration.gate.k,
+            k=declaration.gate.k,
             width=routing.search_width,
-            seed=self.workspace.refresh_plan.declaration.seed,
+            target=declaration.recall_target,
+            seed=declaration.seed,
             threads=self.threads,
         )
 

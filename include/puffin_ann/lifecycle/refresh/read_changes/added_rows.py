@@ -85,7 +85,7 @@ def read_task(
         for bucket in range(plan.buckets):
             mine = np.flatnonzero(buckets == bucket)
             came = IdentifiedRows(relocated.locators[mine], relocated.identities[mine])
-            name = f"added-{number:05d}-{bucket:04d}.npz"
+            name = f"added-{number:05d}-{bucket:04d}.arrays"
             candidates.append(workspace.stage_bytes(name, arrays_to_bytes(came)))
     outcome = stage(workspace, number, parts, rows, version, threads=threads)
     return AddedRowsOfTask(outcome=outcome, candidates=tuple(candidates))
@@ -157,7 +157,7 @@ def stage(
     return AssignOutcome(
         task=number,
         segment=StagedFile.of(out.staged),
-        summary=workspace.stage_bytes(f"new-{number:05d}.npz", arrays_to_bytes(summary)),
+        summary=workspace.stage_bytes(f"new-{number:05d}.arrays", arrays_to_bytes(summary)),
         rows=len(staged.vectors),
         deleted=0,
         skipped=parts.reasons,

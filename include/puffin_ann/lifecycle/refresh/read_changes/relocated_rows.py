@@ -77,7 +77,7 @@ def match_bucket(
     for number, shard in enumerate(removed):
         mine = np.flatnonzero((shards == number) & (places >= 0))
         if len(mine):
-            name = f"relocations-{shard.shard_id:05d}-{bucket:04d}.npz"
+            name = f"relocations-{shard.shard_id:05d}-{bucket:04d}.arrays"
             values = arrays_to_bytes(Relocations(ordinals[mine], locators[places[mine]]))
             relocations.append(
                 RelocationsOfShard(
@@ -91,7 +91,7 @@ def match_bucket(
     return MatchedBucket(
         shards=tuple(relocations),
         unmatched=workspace.stage_bytes(
-            f"unmatched-{bucket:04d}.npz", arrays_to_bytes(UnmatchedRows(locators[is_unmatched]))
+            f"unmatched-{bucket:04d}.arrays", arrays_to_bytes(UnmatchedRows(locators[is_unmatched]))
         ),
         unmatched_tasks=tuple(np.unique(tasks[is_unmatched]).tolist()),
     )

@@ -164,13 +164,13 @@ def _staged(workspace: Workspace, shard: ShardEntry, found: DeletedOfShard) -> R
                 ordinals[mine], identities[mine], mine < len(newly_deleted)
             )
             staged = workspace.stage_bytes(
-                f"removed-{name}-{bucket:04d}.npz", arrays_to_bytes(removed)
+                f"removed-{name}-{bucket:04d}.arrays", arrays_to_bytes(removed)
             )
             identified.append(staged)
     return RemovedRowsOfShard(
         shard_id=shard.shard_id,
         deleted=workspace.stage_bytes(
-            f"deleted-{name}.npz", arrays_to_bytes(DeletedRows(newly_deleted, already_deleted))
+            f"deleted-{name}.arrays", arrays_to_bytes(DeletedRows(newly_deleted, already_deleted))
         ),
         newly_deleted=len(newly_deleted),
         already_deleted=len(already_deleted),
