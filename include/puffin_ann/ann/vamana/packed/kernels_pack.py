@@ -175,14 +175,13 @@ def _code_1(
 
 
 @inlined
-def _in_pairs(bits):  # type: ignore[no-untyped-def]
-    """Return 8 bits, each two of them moved to the lower half of 4."""
-    return (
-        bits & U64(3)
-        | (bits & U64(12)) << U64(2)
-        | (bits & U64(48)) << U64(4)
-        | (bits & U64(192)) << U64(6)
-    )
+def _in_pairs(signs, outer):  # type: ignore[no-untyped-def]
+    """Return the codes of 16 numbers, 4 bits for each two of them: their signs, then `outer`."""
+    both = signs | outer << U64(32)
+    both = (both | both << U64(8)) & U64(0x00FF00FF00FF00FF)
+    both = (both | both << U64(4)) & U64(0x0F0F0F0F0F0F0F0F)
+    both = (both | both << U64(2)) & U64(0x3333333333333333)
+    return both | both >> U64(30)
 
 
 @kernel()
@@ -206,23 +205,20 @@ def _code_2(
         along = multiply_add(size, level, along)
         beside = multiply_add(_as_signed(edge, center), level, beside)
         signs, outer = less_mask(nothing, edge), less_mask(border, size)
-        low = _in_pairs(signs & U64(255)) | _in_pairs(outer & U64(255)) << U64(2)
-        high = _in_pairs(signs >> U64(8)) | _in_pairs(outer >> U64(8)) << U64(2)
-        codes[U64(2) * group] = low
-        codes[U64(2) * group + U64(1)] = high
+        pairs = _in_pairs(signs, outer)
+        codes[U64(2) * group] = pairs & U64(0xFFFF)
+        codes[U64(2) * group + U64(1)] = pairs >> U64(16) & U64(0xFFFF)
     factor = F32(2) * total / max(sum_of(along), F32(1e-30))
     return total + factor * sum_of(beside), -factor
 
 
 @inlined
-def _in_bytes(codes):  # type: ignore[no-untyped-def]
-    """Return four codes of 4 bits, each moved to the lower half of a byte."""
-    return (
-        codes & U64(0xF)
-        | (codes & U64(0xF0)) << U64(4)
-        | (codes & U64(0xF00)) << U64(8)
-        | (codes & U64(0xF000)) << U64(12)
-    )
+def _in_bytes(first, second):  # type: ignore[no-untyped-def]
+    """Return four bytes: a code of 4 bits of the first in the lower half of each, and the other."""
+    both = U64(first) | U64(second) << U64(32)
+    both = (both | both << U64(8)) & U64(0x00FF00FF00FF00FF)
+    both = (both | both << U64(4)) & U64(0x0F0F0F0F0F0F0F0F)
+    return (both | both >> U64(28)) & U64(0xFFFFFFFF)
 
 
 @kernel()
@@ -232,8 +228,7 @@ def _pack(codes: NDArray[np.uint32], packed: NDArray[np.uint8], at: Whole) -> No
     for group in range(U64(codes.shape[1])):
         begin = U64(at) + group * U64(GROUP_BYTES)
         for i in range(U64(_HALF)):
-            four = _in_bytes(U64(codes[i, group]))
-            four |= _in_bytes(U64(codes[i + U64(_HALF), group])) << U64(4)
+            four = _in_bytes(codes[i, group], codes[i + U64(_HALF), group])
             if _BY_ROWS:
                 numbers[(begin >> U64(2)) + i] = four
             else:

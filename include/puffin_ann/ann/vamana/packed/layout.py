@@ -62,6 +62,8 @@ FRAME = f"frame-{FORM}-{fastscan.ORDER}.npy"
 """Files of a shard's folder; machines of another order leave each other's alone."""
 ROTATED = "rotated.npy"
 """Of the folder that packed nodes are made in, and gone with it."""
+ROTATED_BYTES = 64 << 20
+"""So many bytes of rotated rows are kept in memory: a file takes as long to make as they do."""
 
 ORIGIN_ROWS = 1024
 EXTREME = 60
@@ -271,10 +273,10 @@ def make_beside(
 def _rotated(
     space: NDArray[np.float32], frame: Frame, threads: int, folder: Path | None
 ) -> NDArray[np.float32]:
-    """Return rows in the frame, flat `(n · w,) float32`."""
+    """Return rows in the frame, flat `(n · w,) float32`; many of them are in a file."""
     rows, dim = space.shape
     out: NDArray[np.float32]
-    if folder is None:
+    if folder is None or space.nbytes <= ROTATED_BYTES:
         out = np.empty(rows * dim, np.float32)
     else:
         out = new_array(folder / ROTATED, np.float32, (rows * dim,)).view(np.ndarray)
