@@ -6,6 +6,7 @@ from pathlib import Path
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 
+from puffin_ann.array_files import load_array
 from puffin_ann.errors import QueryError
 
 if TYPE_CHECKING:
@@ -56,7 +57,6 @@ def vectors_of_file(path: Path) -> "NDArray[np.float32]":
 
 
 def _array_of(path: Path) -> "NDArray[Any]":
-    import numpy as np
 
     # By its first bytes alone NumPy would take an archive or a pickle for what is asked for.
     with path.open("rb") as source:
@@ -65,7 +65,7 @@ def _array_of(path: Path) -> "NDArray[Any]":
         source.seek(0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # headers that Python 2 wrote are read all the same
-            loaded: NDArray[Any] = np.load(source, allow_pickle=False)
+            loaded: NDArray[Any] = load_array(source)
     return loaded
 
 

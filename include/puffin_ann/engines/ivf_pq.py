@@ -17,6 +17,7 @@ from puffin_ann.ann.ivf import search as searching
 from puffin_ann.ann.ivf.lists import Lists, Trained
 from puffin_ann.ann.ivf.search import Searcher
 from puffin_ann.ann.simd import fastscan
+from puffin_ann.array_files import load_array
 from puffin_ann.blobs import ivf as ivf_blob
 from puffin_ann.blobs.encoding.stored_vectors import PLAIN, Stored
 from puffin_ann.blobs.ivf import Ivf
@@ -299,14 +300,14 @@ class IvfPqEngine:
         try:
             # Another machine of the same cache may have written another order: then it is made now.
             if (directory / PACKED).exists():
-                packed = np.load(directory / PACKED, mmap_mode="r", allow_pickle=False)
+                packed = load_array(directory / PACKED, mapped=True)
             if ivf.vectors is None:
                 nothing = np.zeros((0, ivf.dimension), np.float32)
                 return CodedShard(
                     ivf, trained, lists, Searcher(trained, lists, nothing, None, packed)
                 )
             if ivf.metric == "cosine":
-                inverse_norms = np.load(directory / INVERSE_NORMS, allow_pickle=False)
+                inverse_norms = load_array(directory / INVERSE_NORMS)
             return IvfShard(ivf, Searcher(trained, lists, ivf.vectors, inverse_norms, packed))
         except (OSError, ValueError) as error:
             raise LocalCopyError(f"{directory} is not a whole unpacked shard: {error}") from None

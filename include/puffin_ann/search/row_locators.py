@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.array_files import load_array
 from puffin_ann.blobs.rows import Rows
 from puffin_ann.errors import BlobFormatError
 from puffin_ann.lake.read.coverage_diff import ALL, Positions
@@ -140,7 +141,7 @@ class Locators:
         """
         # As plain arrays: indexing a memmap costs several times as much.
         files, places, row_groups, offsets, in_order = (
-            np.load(folder / f"{name}.npy", mmap_mode="r").view(np.ndarray) for name in _ARRAYS
+            load_array(folder / f"{name}.npy", mapped=True).view(np.ndarray) for name in _ARRAYS
         )
         if not len(places) == len(row_groups) == len(offsets):
             raise ValueError(f"{folder}: columns of different lengths")

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from puffin_ann.ann.core.memmap import new_array
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.graph.primitives import LANES
+from puffin_ann.array_files import load_array
 
 BLOCK_BYTES = 4 << 20
 FAR = np.float32(4)
@@ -80,7 +81,7 @@ def of_rows(
 
 def open_space(path: Path) -> NDArray[np.float32]:
     """Map a file that `of_rows` wrote."""
-    mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+    mapped = load_array(path, mapped=True)
     return _read_only(mapped, mapped.shape[1])
 
 
@@ -89,7 +90,7 @@ def zero_rows(path: Path) -> NDArray[np.int64]:
     listed = path.with_name(ZERO_ROWS)
     if not listed.exists():
         return np.empty(0, np.int64)
-    rows: NDArray[np.int64] = np.load(listed, allow_pickle=False).astype(np.int64)
+    rows: NDArray[np.int64] = load_array(listed).astype(np.int64)
     return rows
 
 

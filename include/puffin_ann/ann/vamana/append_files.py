@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.graph import space as spaces
+from puffin_ann.array_files import load_array
 from puffin_ann.errors import LocalCopyError
 
 COPIED_BYTES = 256 << 10
@@ -29,9 +30,7 @@ def append_vectors(
         for part in (stored, added):
             for at in range(0, len(part), rows):
                 file.write(np.ascontiguousarray(part[at : at + rows], "<f4").data)
-    mapped: NDArray[np.float32] = np.load(
-        path, mmap_mode="r" if shape[0] else None, allow_pickle=False
-    )
+    mapped: NDArray[np.float32] = load_array(path, mapped=shape[0] > 0)
     return mapped
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.array_files import load_array
 from puffin_ann.errors import BlobFormatError, LocalCopyError
 from puffin_ann.foreign_json import object_of, parse
 
@@ -98,9 +99,7 @@ def open_folder(directory: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any
 
 def _map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     # An empty file part cannot be mapped, so an empty array is simply read.
-    array: NDArray[Any] = np.load(
-        path, mmap_mode="r" if math.prod(shape) else None, allow_pickle=False
-    )
+    array: NDArray[Any] = load_array(path, mapped=math.prod(shape) > 0)
     if array.dtype != dtype or array.shape != shape:
         raise LocalCopyError(f"{path} is {array.dtype} {array.shape}, not {dtype} {shape}")
     return array

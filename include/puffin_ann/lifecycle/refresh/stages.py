@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
+from puffin_ann.ann.core import blas
 from puffin_ann.errors import BadVectorsError, BlobFormatError, StagingError
 from puffin_ann.lifecycle.build import assign as assigning
 from puffin_ann.lifecycle.documents.refresh import (
@@ -118,7 +119,8 @@ def _find_removed(runner: Runner, workspace: Workspace) -> RemovedRows:
         ]
     batches = _batches(workspace, shards)
     size = _size_of(workspace, batches)
-    looked_at = run_each(runner, workspace.run, _find_removed_of, batches, size=size)
+    find = partial(_find_removed_of, threads=runner.threads_per_task(len(batches)))
+    looked_at = run_each(runner, workspace.run, find, batches, size=size)
     found = [shard for batch in looked_at for shard in batch]
     if shards and not decision.unreadable:
         _require_found(workspace, sum(shard.newly_deleted for shard in found))
@@ -145,12 +147,14 @@ def _require_found(workspace: Workspace, rows: int) -> None:
             )
 
 
-def _find_removed_of(workspace: Workspace, shards: list[int]) -> list[RemovedRowsOfShard]:
+def _find_removed_of(
+    workspace: Workspace, shards: list[int], *, threads: int
+) -> list[RemovedRowsOfShard]:
     version = workspace.base_version
     entries = {shard.shard_id: shard for shard in version.routing.shards}
     given = [entries[number] for number in shards]
     with naming_the_remedy(workspace):
-        return removed_rows.find_removed_rows(workspace, version, given)
+        return removed_rows.find_removed_rows(workspace, version, given, threads=threads)
 
 
 def _stage_prefixes(workspace: Workspace, shards: list[RemovedRowsOfShard]) -> StagedFile:
@@ -390,7 +394,8 @@ def _apply_batch(
 ) -> list[AppliedShard]:
     rewriter = ShardRewriter(workspace, workspace.base_version, changes, threads)
     with naming_the_remedy(workspace):
-        made = [_apply(rewriter, number) for number in shards]
+        # Several are such as need one thread each.
+        made = list(blas.parallel(partial(_apply, rewriter), shards, threads))
     return [shard for shard in made if shard is not None]
 
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from pyiceberg.table import Table
 
+from puffin_ann.array_files import load_array
 from puffin_ann.blobs import partitions
 from puffin_ann.errors import (
     EnvironmentProblemError,
@@ -307,7 +308,7 @@ def arrays_from_bytes(kind: type[T], data: bytes) -> T:
     """Read what `arrays_to_bytes` wrote; pickled content is refused by numpy."""
     stream = io.BytesIO(data)
     try:
-        loaded = [np.load(stream, allow_pickle=False) for _ in fields(kind)]  # type: ignore[arg-type]
+        loaded = [load_array(stream) for _ in fields(kind)]  # type: ignore[arg-type]
     except (ValueError, TypeError, OSError, EOFError) as error:
         raise StagingError(f"staged arrays are not those of {kind.__name__}: {error}") from None
     if stream.tell() != len(data):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 from pyroaring import BitMap
 
+from puffin_ann.array_files import load_array
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs import tombstones as tombstones_blob
 from puffin_ann.blobs.encoding import stored_vectors
@@ -177,7 +178,7 @@ class _Loading:
             np.save(folder / _ORDINALS, np.array(decoded.to_array(), np.uint32))
 
         with self._placed(blob, fill) as folder:
-            ordinals: NDArray[np.uint32] = np.load(folder / _ORDINALS, mmap_mode="r")
+            ordinals: NDArray[np.uint32] = load_array(folder / _ORDINALS, mapped=True)
             if len(beside):
                 return np.union1d(ordinals, beside)
             return ordinals.view(np.ndarray)

@@ -46,6 +46,7 @@ from puffin_ann.ann.graph.primitives import LANES
 from puffin_ann.ann.graph.space import BLOCK_BYTES
 from puffin_ann.ann.simd import fastscan
 from puffin_ann.ann.vamana.packed import kernels_pack as kernels
+from puffin_ann.array_files import load_array
 
 MADE_ROWS = 512
 """Packed nodes made by one thread at a time: they stay in its cache."""
@@ -304,11 +305,11 @@ def open_packed(folder: Path, dim: int, degrees: NDArray[np.uint16]) -> PackedNo
         FileNotFoundError: they were not made, or not by a machine like this.
         ValueError, OSError: they are not those of such a graph.
     """
-    flat = np.load(folder / FRAME, allow_pickle=False)
+    flat = load_array(folder / FRAME)
     if not len(flat):
         return None
     layout, frame = Layout.of(dim, degrees), Frame.from_flat(flat, dim)
-    array = np.load(folder / PACKED, mmap_mode="r", allow_pickle=False)
+    array = load_array(folder / PACKED, mapped=True)
     if array.dtype != np.uint8 or array.shape != (len(degrees), layout.stride):
         raise ValueError(f"records of shape {array.shape} and type {array.dtype}")
     return PackedNodes(layout, frame, array.view(np.ndarray))

@@ -1,12 +1,15 @@
 """Which rows of a version are not live where it has them: by shard, as ordinals."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
+from puffin_ann.ann.core import blas
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.blobs.rows import Rows
 from puffin_ann.lake.read.coverage_diff import ALL
@@ -122,14 +125,15 @@ def read_shard(
 
 
 def find_removed_rows(
-    workspace: Workspace, version: IndexVersion, shards: Sequence[ShardEntry]
+    workspace: Workspace, version: IndexVersion, shards: Sequence[ShardEntry], *, threads: int
 ) -> list[RemovedRowsOfShard]:
     """Find the rows of shards that are not live where these have them, and stage them.
 
     Args:
         workspace: of the run.
         version: that is refreshed.
-        shards: some of it; of files that hold several of them the footer is read once.
+        shards: some of it.
+        threads: threads to use; of files that hold several shards each reads the footer once.
 
     Raises:
         FormatError: a blob is missing or broken, or says what another contradicts.
@@ -137,14 +141,23 @@ def find_removed_rows(
     difference = arrays_from_bytes(
         MaskedAndRestored, workspace.fetch_bytes(workspace.refresh_plan.difference)
     ).masked
-    found = []
     matches = workspace.refresh_plan.decision.matches
     suspects = Suspects.of(version.covered, difference)
-    with version.files(workspace.table.io) as files:
-        for shard in shards:
-            deleted = find_deleted(files, version, shard, suspects, identities=matches)
-            found.append(_staged(workspace, shard, deleted))
-    return found
+
+    def find_in(some: Sequence[ShardEntry]) -> list[RemovedRowsOfShard]:
+        with version.files(workspace.table.io) as files:
+            return [
+                _staged(
+                    workspace,
+                    shard,
+                    find_deleted(files, version, shard, suspects, identities=matches),
+                )
+                for shard in some
+            ]
+
+    size = max(1, math.ceil(len(shards) / threads))
+    parts = [shards[at : at + size] for at in range(0, len(shards), size)]
+    return list(chain.from_iterable(blas.parallel(find_in, parts, threads)))
 
 
 def _staged(workspace: Workspace, shard: ShardEntry, found: DeletedOfShard) -> RemovedRowsOfShard:
