@@ -41,7 +41,8 @@ def _measured(result: Result, data: DataSet) -> None:
     named = data.name.replace("-", "_")
     lakehouse.create_table(data.vectors, name=named)
     table = f"{lakehouse.CATALOG}.vectors.{named}"
-    declared = lakehouse.declared(table=table, algorithm="ivf_pq", vectors="none")
+    # One shard: those of large indexes have as many rows at least.
+    declared = lakehouse.declared(table=table, algorithm="ivf_pq", vectors="none", shards=1)
     lakehouse.build(declared, f"build-{named}", InProcess())
     index = open_index(table, "bench")
     recall = _recall(index, data)
