@@ -57,6 +57,7 @@ FAMILIES: Mapping[str, Measure] = {
     "conditions": _family("conditions", "glove-100d"),
     "conditions-gloss-384d": _family("conditions", "gloss-384d-117k"),
     "conditions-million": _family("conditions", "million"),
+    "tags": _family("tags", "million"),
     "memory": _family("memory", "glove-100d"),
     "processes": _family("processes", "gloss-384d-117k"),
     "centroids": _family("centroids"),
