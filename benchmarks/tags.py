@@ -29,8 +29,8 @@ TAGS_A_ROW, WANTED = 8, 2
 QUERIES, LANCE_QUERIES = 200, 50
 LEADERS = (
     "the filter track's leaders, queries per second at a recall of 0.9 on YFCC-10M (192 numbers of "
-    "a byte each), all 8 virtual cores of an Azure D8lds v5, as its organisers measured them in 2024: "
-    "parlayivf 37,902, puck 19,193, wm_filter 14,468; faiss, its baseline, 3,033"
+    "a byte each), all 8 virtual cores of an Azure D8lds v5, as its organisers measured them in "
+    "2024: parlayivf 37,902, puck 19,193, wm_filter 14,468; faiss, its baseline, 3,033"
 )
 
 Distances = NDArray[np.float32]
