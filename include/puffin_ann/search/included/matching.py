@@ -1,5 +1,6 @@
 """Which rows of data files satisfy a condition, by values that the index keeps of them."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -140,30 +141,25 @@ class MatchingByIndex:
             wanted.append((blob, blocks))
         with self.kept.reading(wanted):
             for blob in blobs:
-                for block, says in enumerate(decided[id(blob)]):
-                    self._note(blob, block, says, known, matching)
+                self._note(blob, decided[id(blob)], known, matching)
 
     def _note(
         self,
         blob: KeptBlob,
-        block: int,
-        says: bool | None,
+        decided: Sequence[bool | None],
         known: NDArray[np.bool_],
         matching: NDArray[np.bool_],
     ) -> None:
-        locators = self.kept.locators(blob, block)
-        if locators is None:
-            return
-        numbers = numbers_of(self.version, locators)
-        there = numbers >= 0
-        if says is None:
-            matches = self._matches(blob, block)
-            if matches is None:
-                return
-        else:
-            matches = np.full(len(numbers), says, np.bool_)
-        known[numbers[there]] = True
-        matching[numbers[there]] = matches[there]
+        """Note the rows of a blob, of whose blocks it is decided whether all match, or none."""
+        matches = self._matches(blob, [at for at, says in enumerate(decided) if says is None])
+        for block, says in enumerate(decided):
+            locators = self.kept.locators(blob, block)
+            if locators is None or (says is None and block not in matches):
+                continue
+            numbers = numbers_of(self.version, locators)
+            there = numbers >= 0
+            known[numbers[there]] = True
+            matching[numbers[there]] = matches[block][there] if says is None else says
 
     def _decided(self, blob: KeptBlob, pruning: Pruning) -> list[bool | None]:
         """Return of each block whether all rows match, or none; None where they are asked."""
@@ -184,15 +180,22 @@ class MatchingByIndex:
         numbers = ((column, blob.column_of(column)) for column in self.condition.columns)
         return [Wanted(number, block, column) for column, number in numbers if number is not None]
 
-    def _matches(self, blob: KeptBlob, block: int) -> NDArray[np.bool_] | None:
-        """Return (n,) bool, which rows of a block match; None if its values are not kept."""
-        columns: dict[str, pa.Array] = {}
-        for wanted in self._wanted(blob, block):
-            values = self.kept.values(blob, wanted)
-            if values is None or wanted.field is None:
-                return None
-            columns[wanted.field.name] = values
-        return rows_that_match(self.condition, _Columns(blob.reader.rows_of(block), columns))
+    def _matches(self, blob: KeptBlob, blocks: Sequence[int]) -> dict[int, NDArray[np.bool_]]:
+        """Return (n,) bool, which rows match, of those blocks whose values are kept."""
+        there, columns = [], defaultdict[str, list[pa.Array]](list)
+        for block in blocks:
+            values = [self.kept.values(blob, wanted) for wanted in self._wanted(blob, block)]
+            if all(part is not None for part in values):
+                there.append(block)
+                for column, part in zip(self.condition.columns, values, strict=True):
+                    columns[column.name].append(part)
+        if not there:
+            return {}
+        # All blocks at once: a condition of many parts takes longer to ask than to answer.
+        sizes = [blob.reader.rows_of(block) for block in there]
+        whole = {name: pa.chunked_array(parts) for name, parts in columns.items()}
+        found = rows_that_match(self.condition, _Columns(sum(sizes), whole))
+        return dict(zip(there, np.split(found, np.cumsum(sizes)[:-1]), strict=True))
 
 
 @dataclass(frozen=True)
@@ -200,9 +203,9 @@ class _Columns:
     """Columns of the same rows, by name."""
 
     num_rows: int
-    by_name: Mapping[str, pa.Array]
+    by_name: Mapping[str, pa.ChunkedArray]
 
-    def column(self, name: str) -> pa.Array:
+    def column(self, name: str) -> pa.ChunkedArray:
         return self.by_name[name]
 
 
