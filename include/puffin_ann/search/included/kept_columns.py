@@ -211,6 +211,10 @@ class KeptColumns:
                 with blob.lock:
                     blob.file.drop(start)
 
+    def are_at_hand(self, blob: KeptBlob, wanted: Iterable[Wanted]) -> bool:
+        """Tell whether blocks of a blob are in memory, so that none is read."""
+        return all(KEPT.get(blob.key(one)) is not None for one in wanted)
+
     def values(self, blob: KeptBlob, wanted: Wanted) -> pa.Array | None:
         """Return the values of a block in the type that the column has by now; None: not kept."""
         key, kind = blob.key(wanted), wanted.field

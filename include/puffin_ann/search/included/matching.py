@@ -162,10 +162,16 @@ class MatchingByIndex:
             matching[numbers[there]] = matches[block][there] if says is None else says
 
     def _decided(self, blob: KeptBlob, pruning: Pruning) -> list[bool | None]:
-        """Return of each block whether all rows match, or none; None where they are asked."""
+        """Return of each block whether all rows match, or none; None where they are asked.
+
+        All are where all values are at hand: to ask the bounds of a block takes longer.
+        """
+        blocks = range(blob.reader.blocks)
+        if all(self.kept.are_at_hand(blob, self._wanted(blob, block)) for block in blocks):
+            return [None for _ in blocks]
         numbers = {column: blob.column_of(column) for column in self.condition.columns}
         found: list[bool | None] = []
-        for block in range(blob.reader.blocks):
+        for block in blocks:
             told = _statistics(blob, numbers, block)
             rows = blob.reader.rows_of(block)
             if told is None:
