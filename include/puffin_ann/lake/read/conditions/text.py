@@ -24,7 +24,7 @@ _TOKENS = re.compile(
 )
 
 
-@lru_cache(maxsize=64)  # one of sixteen comparisons takes 6 ms to read
+@lru_cache(maxsize=64)  # one of sixteen comparisons takes milliseconds to read
 def parsed(where: str) -> BooleanExpression:
     """Return a condition as an expression.
 
