@@ -20,10 +20,9 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from benchmarks import lakehouse
+from benchmarks import lakehouse, lance_tables
 from benchmarks.data import (
     MIXED_DIMENSION,
     MIXED_ROWS,
@@ -335,19 +334,11 @@ def _lance(
     prefix = f"lance-{made.name}"
     place = f"s3://{object_store.BUCKET}/{prefix}"
     connection = lancedb.connect(place, storage_options=options)
-    if "rows" in connection.table_names():
-        table = connection.open_table("rows")
+    if lance_tables.NAME in connection.table_names():
+        table = connection.open_table(lance_tables.NAME)
     else:
-        fixed = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
-        rows = pa.table({"id": pa.array(np.arange(len(vectors))), "vector": fixed})
-        table = connection.create_table("rows", rows)
-        table.create_index(
-            metric="l2",
-            vector_column_name="vector",
-            index_type="IVF_PQ",
-            num_partitions=4 * CELLS,
-            num_sub_vectors=vectors.shape[1] // 4,
-        )
+        table = lance_tables.create_table(connection, vectors)
+        lance_tables.index_by_lists(table, vectors.shape[1], 4 * CELLS)
 
     def search(table: Any, query: NDArray[np.float32], probes: int, refine: int) -> NDArray[Any]:
         found = table.search(query).distance_type("l2").limit(NEIGHBOURS).nprobes(probes)
@@ -366,7 +357,7 @@ def _lance(
 
     def ask(query: NDArray[np.float32]) -> Callable[[], Any]:
         fresh = lancedb.connect(place, storage_options=options, session=lancedb.Session())
-        return lambda: search(fresh.open_table("rows"), query, probes, refine)
+        return lambda: search(fresh.open_table(lance_tables.NAME), query, probes, refine)
 
     size = _stored(endpoint, f"{prefix}/")
     return ask, size, f"recall@10 {recall:.3f} (nprobes {probes}, refine_factor {refine})"

@@ -10,10 +10,9 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from benchmarks import lakehouse
+from benchmarks import lakehouse, lance_tables
 from benchmarks.data import NEIGHBOURS, ROOT, load
 from benchmarks.results import Result, Row
 from benchmarks.s3 import on_s3
@@ -161,14 +160,8 @@ def _on_disk(
 
 
 def _lance(vectors: NDArray[np.float32], text: list[str], folder: Path) -> Callable[..., Any]:
-    import lancedb
-
-    fixed = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
-    rows = pa.table({"id": pa.array(np.arange(len(vectors))), "text": text, "vector": fixed})
-    made = lancedb.connect(str(folder / "lance")).create_table("rows", rows)
-    made.create_index(
-        metric="l2", vector_column_name="vector", index_type="IVF_HNSW_SQ", num_partitions=1
-    )
+    made = lance_tables.create_table(lance_tables.connect(folder), vectors, {"text": text})
+    lance_tables.index_by_graph(made)
 
     def search(query: NDArray[np.float32], columns: tuple[str, ...]) -> Any:
         asked = made.search(query).distance_type("l2").limit(NEIGHBOURS).ef(64)

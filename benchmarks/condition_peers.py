@@ -8,9 +8,9 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
+from benchmarks import lance_tables
 from benchmarks.data import NEIGHBOURS
 
 Distances = NDArray[np.float32]
@@ -89,28 +89,16 @@ class Lance:
     def __init__(
         self, vectors: NDArray[np.float32], numbers: dict[str, NDArray[np.int64]], folder: Path
     ) -> None:
-        import lancedb
-
         self._has_graph = len(vectors) <= GRAPH_ROWS
-        connection = lancedb.connect(str(folder / "lance"))
-        if "rows" in connection.table_names():
-            self._table = connection.open_table("rows")
+        connection = lance_tables.connect(folder)
+        if lance_tables.NAME in connection.table_names():
+            self._table = connection.open_table(lance_tables.NAME)
             return
-        fixed = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
-        rows = pa.table({"id": np.arange(len(vectors)), "vector": fixed, **numbers})
-        self._table = connection.create_table("rows", rows)
+        self._table = lance_tables.create_table(connection, vectors, numbers)
         if self._has_graph:
-            self._table.create_index(
-                metric="l2", vector_column_name="vector", index_type="IVF_HNSW_SQ", num_partitions=1
-            )
+            lance_tables.index_by_graph(self._table)
         else:
-            self._table.create_index(
-                metric="l2",
-                vector_column_name="vector",
-                index_type="IVF_PQ",
-                num_partitions=int(np.sqrt(len(vectors))),
-                num_sub_vectors=vectors.shape[1] // 4,
-            )
+            lance_tables.index_by_lists(self._table, vectors.shape[1], int(np.sqrt(len(vectors))))
         for column in numbers:
             self._table.create_scalar_index(column, index_type="BTREE")
 

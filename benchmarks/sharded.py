@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from benchmarks import engines, lakehouse
+from benchmarks import engines, lakehouse, lance_tables
 from benchmarks.data import NEIGHBOURS, DataSet, load
 from benchmarks.race import Contender, Curve, Point, effort_at, race, rate_at
 from benchmarks.results import Result, Row
@@ -204,14 +204,6 @@ def _effort_for(one: Contender, data: DataSet) -> tuple[int, float]:
 
 
 def _lance_table(data: DataSet, folder: Path) -> Any:
-    import lancedb
-
-    connection = lancedb.connect(str(folder / "lance"))
-    dimension = data.vectors.shape[1]
-    vectors = pa.FixedSizeListArray.from_arrays(pa.array(data.vectors.ravel()), dimension)
-    rows = pa.table({"id": pa.array(np.arange(len(data.vectors))), "vector": vectors})
-    table = connection.create_table("rows", rows)
-    table.create_index(
-        metric="l2", vector_column_name="vector", index_type="IVF_HNSW_SQ", num_partitions=1
-    )
+    table = lance_tables.create_table(lance_tables.connect(folder), data.vectors)
+    lance_tables.index_by_graph(table)
     return table

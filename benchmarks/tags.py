@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from benchmarks import lakehouse
+from benchmarks import lakehouse, lance_tables
 from benchmarks.condition_peers import LISTS_REFINED, RECALL, WIDEST
 from benchmarks.data import NEIGHBOURS, DataSet, load
 from benchmarks.results import Result, Row
@@ -147,22 +147,11 @@ def _lance(
     data: DataSet, tags: NDArray[np.int64], wanted: list[tuple[int, int]], folder: Path
 ) -> Callable[[int], Search]:
     """Return what gives a search of an effort."""
-    import lancedb
-
     rows, dimension = data.vectors.shape
-    fixed = pa.FixedSizeListArray.from_arrays(pa.array(data.vectors.ravel()), dimension)
     offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * TAGS_A_ROW)
     lists = pa.ListArray.from_arrays(offsets, pa.array(tags.ravel()))
-    table = lancedb.connect(str(folder / "lance")).create_table(
-        "rows", pa.table({"id": np.arange(rows), "vector": fixed, "tags": lists})
-    )
-    table.create_index(
-        metric="l2",
-        vector_column_name="vector",
-        index_type="IVF_PQ",
-        num_partitions=int(np.sqrt(rows)),
-        num_sub_vectors=dimension // 4,
-    )
+    table = lance_tables.create_table(lance_tables.connect(folder), data.vectors, {"tags": lists})
+    lance_tables.index_by_lists(table, dimension, int(np.sqrt(rows)))
     table.create_scalar_index("tags", index_type="LABEL_LIST")
 
     def of_effort(effort: int) -> Search:
