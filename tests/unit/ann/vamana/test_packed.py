@@ -68,7 +68,7 @@ def tables_of(query):
     bits = Layout(len(query), 1).bits
     tables = np.empty((len(query) * bits // 4, 16), np.uint8)
     query = np.ascontiguousarray(query, np.float32)
-    step, base = kernels_tables.tables_of(query, bits, tables.reshape(-1))
+    step, base = kernels_tables.tables_of(query, bits, tables.reshape(-1), np.empty_like(query))
     return tables, step, base
 
 

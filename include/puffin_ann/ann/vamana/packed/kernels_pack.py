@@ -36,11 +36,48 @@ INNER, OUTER, BORDER = np.float32(0.4528), np.float32(1.5104), np.float32(0.9816
 _BY_ROWS = ORDER == "rows"
 _HALF = BLOCK // 2
 _LANES = np.uint64(16)
+_AT_ONCE = np.uint64(4)
 _AHEAD = 8
 """Cache lines of the next neighbour that are asked for; the machine sees that more follow."""
 
 load_floats, store_floats = load_of(F32X16), store_of(F32X16)
 fill = fill_of(F32X16)
+
+
+@kernel()
+def _products(
+    left: NDArray[np.float32],
+    width: Whole,
+    right: NDArray[np.float32],
+    out: NDArray[np.float32],
+    at: Whole,
+) -> None:
+    """Write the product of a flat `(v, width)` and a flat `(width, 16)` matrix, from `at` on.
+
+    Four lines at a time: one alone would wait for each of its sums.
+    """
+    lines = U64(len(left)) // width
+    whole = lines - lines % _AT_ONCE
+    for i in range(U64(0), whole, _AT_ONCE):
+        first = second = third = fourth = fill(F32(0))
+        begin = i * width
+        for j in range(width):
+            line = load_floats(right, j * _LANES)
+            place = begin + j
+            first = multiply_add(fill(left[place]), line, first)
+            second = multiply_add(fill(left[place + width]), line, second)
+            third = multiply_add(fill(left[place + U64(2) * width]), line, third)
+            fourth = multiply_add(fill(left[place + U64(3) * width]), line, fourth)
+        place = U64(at) + i * _LANES
+        store_floats(out, place, first)
+        store_floats(out, place + _LANES, second)
+        store_floats(out, place + U64(2) * _LANES, third)
+        store_floats(out, place + U64(3) * _LANES, fourth)
+    for i in range(whole, lines):
+        total = fill(F32(0))
+        for j in range(width):
+            total = multiply_add(fill(left[i * width + j]), load_floats(right, j * _LANES), total)
+        store_floats(out, U64(at) + i * _LANES, total)
 
 
 @kernel()
@@ -63,16 +100,8 @@ def rotate(
         at: offset in it.
     """
     lines = U64(len(across))
-    for i in range(lines):
-        total = fill(F32(0))
-        for j in range(lines):
-            total = multiply_add(fill(across[i, j]), load_floats(row, j * _LANES), total)
-        store_floats(room, i * _LANES, total)
-    for i in range(lines):
-        total = fill(F32(0))
-        for j in range(_LANES):
-            total = multiply_add(fill(room[i * _LANES + j]), load_floats(within, j * _LANES), total)
-        store_floats(out, U64(at) + i * _LANES, total)
+    _products(across.reshape(-1), lines, row, room, U64(0))
+    _products(room, _LANES, within.reshape(-1), out, U64(at))
 
 
 @kernel(allocates=True)

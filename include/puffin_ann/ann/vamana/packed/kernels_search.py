@@ -197,7 +197,7 @@ def ask(
     found: Whole = U64(0)
     if length < LONGEST:
         rotate(room.placed, nodes.across, nodes.within, room.scratch, room.moved, U64(0))
-        step, base = tables_of(room.moved, nodes.bits, room.tables)
+        step, base = tables_of(room.moved, nodes.bits, room.tables, room.scratch)
         keep = _candidates_kept(width, len(ids), live)
         most = _most_kept(keep, live, nodes.bits)
         placed = PlacedQuery(room.asked, room.tables, step, base)

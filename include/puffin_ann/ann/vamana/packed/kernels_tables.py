@@ -19,6 +19,7 @@ from puffin_ann.ann.simd.vectors import (
     load_of,
     multiply_add,
     store_of,
+    sum_of,
 )
 from puffin_ann.ann.vamana.packed.kernels_pack import INNER, OUTER
 from puffin_ann.numba_kernels import kernel
@@ -31,6 +32,7 @@ _WORDS_2 = np.concatenate(
 ).astype(np.float32)
 """The same for two bits: signs of two dimensions, then whether they are beyond the border."""
 
+_LANES = np.uint64(16)
 _load, _fill = load_of(F32X16), fill_of(F32X16)
 _store_bytes, _to_bytes = store_of(U8X16), bytes_of(U8X16)
 
@@ -142,20 +144,50 @@ def place_query(
     elif metric == IP:
         factor = nodes.length / math.sqrt(square) if square > 0.0 else 0.0
     dimension = U64(queries.shape[1])
-    total = 0.0
-    for z in range(U64(len(out))):
-        value = np.float64(queries[query, z]) * factor if z < dimension else 0.0
-        if z < dimension:
-            asked[z] = value * scale
-        value = (value - np.float64(origin[z])) * scale
-        out[z] = value
-        total += value * value
-    return math.sqrt(total)
+    for z in range(dimension):
+        value = np.float64(queries[query, z]) * factor
+        asked[z] = value * scale
+        out[z] = (value - np.float64(origin[z])) * scale
+    for z in range(dimension, U64(len(out))):
+        out[z] = -np.float64(origin[z]) * scale
+    total = _fill(F32(0))
+    for z in range(U64(0), U64(len(out)), _LANES):
+        line = _load(out, z)
+        total = multiply_add(line, line, total)
+    return math.sqrt(sum_of(total))
+
+
+@kernel(fastmath=frozenset({"nnan", "nsz", "reassoc"}))
+def _sizes_of(
+    moved: NDArray[np.float32], of_code: Whole, sizes: NDArray[np.float32]
+) -> tuple[np.float32, np.float32]:
+    """Write the sum of what the dimensions of each code are without sign.
+
+    Return the greatest of those, and the sum of all.
+    """
+    codes = U64(len(moved)) // of_code
+    if of_code == U64(4):
+        for code in range(codes):
+            z = code * U64(4)
+            size = abs(moved[z]) + abs(moved[z + U64(1)])
+            sizes[code] = size + (abs(moved[z + U64(2)]) + abs(moved[z + U64(3)]))
+    else:
+        for code in range(codes):
+            z = code * U64(2)
+            sizes[code] = abs(moved[z]) + abs(moved[z + U64(1)])
+    widest = total = F32(0)
+    for code in range(codes):
+        widest = max(widest, sizes[code])
+        total += sizes[code]
+    return widest, total
 
 
 @kernel()
 def tables_of(
-    moved: NDArray[np.float32], bits: Whole, tables: NDArray[np.uint8]
+    moved: NDArray[np.float32],
+    bits: Whole,
+    tables: NDArray[np.uint8],
+    sizes: NDArray[np.float32],
 ) -> tuple[np.float32, np.float32]:
     """Write, for the dimensions of each code, what a query adds to ⟨u, q⟩ by every code.
 
@@ -166,27 +198,17 @@ def tables_of(
         moved: `(w,) float32`, the query, rotated.
         bits: of each dimension of an edge, 1 or 2.
         tables: `(16 · codes,) uint8`, written; a code is of four dimensions, or of two.
+        sizes: `(codes,) float32`, scratch.
     """
     of_code = U64(4) if bits == 1 else U64(2)
     reach = F32(1) if bits == 1 else OUTER
-    codes = U64(len(moved)) // of_code
-    widest = F32(0)
-    base = F32(0)
-    for code in range(codes):
-        least = F32(0)
-        for z in range(of_code):
-            least += abs(moved[code * of_code + z])
-        widest = max(widest, least)
-        base -= least
+    widest, total = _sizes_of(moved, of_code, sizes)
     factor = F32(127.5) / max(reach * widest, F32(1e-30))
-    for code in range(codes):
-        least = F32(0)
-        for z in range(of_code):
-            least += abs(moved[code * of_code + z])
-        line = _fill(least * reach * factor + F32(0.5))
+    for code in range(U64(len(moved)) // of_code):
+        line = _fill(sizes[code] * reach * factor + F32(0.5))
         for z in range(of_code):
             value = _fill(moved[code * of_code + z] * factor)
             words = _load(_WORDS_1, z * U64(16)) if bits == 1 else _load(_WORDS_2, z * U64(16))
             line = multiply_add(value, words, line)
         _store_bytes(tables, code * U64(16), _to_bytes(line))
-    return F32(1) / factor, base * reach
+    return F32(1) / factor, -total * reach
