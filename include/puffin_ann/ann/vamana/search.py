@@ -197,6 +197,7 @@ class Searcher:
             flat.view(np.uint32),
             layout.stride,
             layout.bits,
+            layout.row_bytes,
             layout.code_bytes,
             layout.most,
             self._linked.entry,

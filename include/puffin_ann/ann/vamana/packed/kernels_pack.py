@@ -27,7 +27,9 @@ from puffin_ann.numba_kernels import inlined, kernel
 
 HEAD_BYTES = 64
 """A cache line: how many neighbours there are, and the two numbers that make a stored row one of
-the space, see `write_heads`. What follows stays aligned."""
+the space, see `write_heads`, or its codes, see `write_coded_rows`. What follows stays aligned."""
+MIDDLE = 128
+"""The code of zero, where a row is in its node by codes of 8 bits."""
 TAIL_BYTES = 8 * BLOCK
 """Behind the codes of a block: 32 sums and 32 factors of two bytes, 32 row numbers of four."""
 INNER, OUTER, BORDER = np.float32(0.4528), np.float32(1.5104), np.float32(0.9816)
@@ -168,6 +170,51 @@ def write_heads(
         floats[at + U64(2)] = beside * scale * scale
 
 
+@kernel()
+def write_coded_rows(
+    rows: NDArray[np.float32],
+    dim: Whole,
+    degrees: NDArray[np.uint16],
+    first: Whole,
+    last: Whole,
+    packed: NDArray[np.uint8],
+    stride: Whole,
+) -> None:
+    """Write the heads of the packed nodes of rows `first` to `last` - 1, and these rows by code.
+
+    A row is its codes, less `MIDDLE`, times a first number. What that lacks is perpendicular to
+    nearly everything: so the second number, which is added to squared distances, is its square,
+    negative.
+
+    Args:
+        rows: flat `(n · w,) float32`, all rows, rotated.
+        dim: w.
+        degrees: `(n,) uint16`.
+        first: the row of the first packed node.
+        last: row after the last.
+        packed: flat uint8, written.
+        stride: bytes of a node.
+    """
+    floats, numbers = packed.view(np.float32), packed.view(np.uint32)
+    for node in range(U64(first), U64(last)):
+        begin, at = node * U64(dim), (node - U64(first)) * U64(stride)
+        widest = F32(0)
+        for z in range(U64(dim)):
+            widest = max(widest, abs(rows[begin + z]))
+        step = max(widest, F32(1e-30)) / F32(MIDDLE - 1)
+        inverse = F32(1) / step
+        lacking = F32(0)
+        for z in range(U64(dim)):
+            code = np.floor(rows[begin + z] * inverse + F32(0.5))
+            packed[at + U64(HEAD_BYTES) + z] = np.uint8(np.int32(code) + MIDDLE)
+            rest = rows[begin + z] - code * step
+            lacking += rest * rest
+        at >>= U64(2)
+        numbers[at] = degrees[node]
+        floats[at + U64(1)] = step
+        floats[at + U64(2)] = -lacking
+
+
 @inlined
 def _size(edge):  # type: ignore[no-untyped-def]
     nothing = fill(F32(0))
@@ -284,6 +331,7 @@ def write_edges(
     last: Whole,
     packed: NDArray[np.uint8],
     stride: Whole,
+    begin_at: Whole,
 ) -> None:
     """Write the blocks of the packed nodes of rows `first` to `last` - 1.
 
@@ -295,14 +343,15 @@ def write_edges(
         degrees: `(n,) uint16`.
         first: the row of the first packed node.
         last: row after the last.
-        packed: flat uint8, zeros behind the heads, written.
+        packed: flat uint8, zeros from the first blocks on, written.
         stride: bytes of a node.
+        begin_at: where the first block of a node begins.
     """
     halves, numbers = packed.view(np.uint16), packed.view(np.uint32)
     groups = dim * bits // 16
     codes = np.zeros((BLOCK, groups), np.uint32)
     for node in range(first, last):
-        at = U64(node - first) * U64(stride) + U64(HEAD_BYTES)
+        at = U64(node - first) * U64(stride) + U64(begin_at)
         degree = int(degrees[node])
         own = U64(node) * U64(dim)
         for begin in range(0, degree, BLOCK):

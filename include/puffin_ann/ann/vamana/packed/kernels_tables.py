@@ -45,6 +45,7 @@ class PackedGraph(NamedTuple):
         numbers: the same as uint32.
         stride: bytes of a node.
         bits: of each dimension of an edge.
+        row_bytes: of the row's own codes; 0 where it is read as it is stored.
         code_bytes: of a block's codes.
         most: room for neighbours in a node; a number of them above it is damaged.
         entry: row to begin at.
@@ -59,6 +60,7 @@ class PackedGraph(NamedTuple):
     numbers: NDArray[np.uint32]
     stride: Whole
     bits: Whole
+    row_bytes: Whole
     code_bytes: Whole
     most: Whole
     entry: Whole
@@ -82,6 +84,7 @@ PLACED = np.dtype(
         ("dim", np.int64),
         ("stride", np.int64),
         ("bits", np.int64),
+        ("row_bytes", np.int64),
         ("code_bytes", np.int64),
         ("most", np.int64),
         ("entry", np.int64),
@@ -101,7 +104,8 @@ class PlacedQuery(NamedTuple):
     """A query in the frame of packed nodes.
 
     Attributes:
-        asked: `(d,) float32`, scaled, as stored rows are once they have their factor.
+        asked: `float32`, as rows are once they have their factor: `(d,)`, scaled, or `(w,)`,
+            rotated, where they are read by their codes.
         tables: `(16 · codes,) uint8`, see `tables_of`.
         step: of the tables.
         base: the sum for codes that find nothing but zeros.

@@ -26,7 +26,8 @@ def placed(
     of_nodes = graph.bytes, vectors, deleted, graph.origin, graph.across, graph.within
     found[0] = (
         *addresses(of_nodes).tolist(), len(vectors), live, len(graph.origin), graph.stride,
-        graph.bits, graph.code_bytes, graph.most, graph.entry, graph.scale, graph.length,
+        graph.bits, graph.row_bytes, graph.code_bytes, graph.most, graph.entry, graph.scale,
+        graph.length,
     )  # fmt: skip
     return found
 
