@@ -59,9 +59,9 @@ FAR = np.float32(3e38)
 """No estimate is farther."""
 AHEAD = 1024
 """Bytes of a node, and of its row, that are asked for ahead."""
-CODED_AHEAD = 2304
-"""The same of a node that has its row within: all of it at 384 dimensions. To ask for all of it at
-768 takes a tenth longer."""
+WHOLE = 2304
+"""Nodes that have their rows within are asked for whole up to so many bytes, which they have at 384
+dimensions. To ask for all of a node of 768 takes longer."""
 
 _KEYS = np.uint64(8)
 _HALF = np.uint64(BLOCK // 2)
@@ -106,13 +106,13 @@ def _open_from(pool, place, size, stamps, done):  # type: ignore[no-untyped-def]
 
 @inlined
 def _prefetch_node(nodes, vectors, dimension, key):  # type: ignore[no-untyped-def]
-    ahead = U64(CODED_AHEAD)
+    stride, whole = U64(nodes.stride), U64(WHOLE)
     if nodes.row_bytes == 0:
-        at, ahead = row_of(key) * dimension, U64(AHEAD)
+        at, whole = row_of(key) * dimension, U64(AHEAD)
         for z in range(U64(0), min(dimension, U64(AHEAD // 4)), _LANES):
             prefetch(vectors, at + z)
-    at = row_of(key) * U64(nodes.stride)
-    for z in range(U64(0), min(U64(nodes.stride), ahead), _LINE):
+    at = row_of(key) * stride
+    for z in range(U64(0), stride if stride <= whole else U64(AHEAD), _LINE):
         prefetch(nodes.bytes, at + z)
 
 
