@@ -5,7 +5,7 @@ registered file decides whether it holds the index and which snapshot it was com
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +25,7 @@ from puffin_ann.lake.metadata.dropped import Dropped, find_dropped, is_dropped, 
 from puffin_ann.lake.metadata.own_tags import index_of, own_tags
 from puffin_ann.lake.metadata.registered import Registered, find_registered
 from puffin_ann.puffin.reader import PuffinReader
-from puffin_ann.search.index_files import open_puffin
+from puffin_ann.search.index_files import directory_in, files_named, open_puffin
 from puffin_ann.search.index_version import (
     IndexVersion,
     load_version,
@@ -97,11 +97,13 @@ def find_versions(
         try:
             version = read_confirmed(partial(_look, table.io, entry, index, marks, held))
         except (FormatError, FileNotFoundError) as error:
+            others |= held
+            read += name in (None, index)
+            if versions and _is_of_parts(table.io, entry, index, registered):
+                continue
             said = str(error)
             problems.append(said if said.startswith(entry.path) else f"{entry.path}: {said}")
             is_damaged |= index in held or _says(table, index, entry, marks)
-            others |= held
-            read += name in (None, index)
             continue
         others |= held
         read += bool(held) and name in (None, index)
@@ -113,6 +115,15 @@ def find_versions(
         if len(versions) == 1 and enough(version):
             break
     return Found(tuple(versions), tuple(sorted(others - {index})), tuple(problems), is_damaged)
+
+
+def _is_of_parts(io: FileIO, entry: Registered, index: str, registered: Set[str]) -> bool:
+    """Tell whether a file is only kept for newer versions: of what its own names, some is gone."""
+    try:
+        with open_puffin(io, entry.path, entry.file_size) as reader:
+            return not files_named(entry.path, directory_in(reader, index)) <= registered
+    except (FormatError, FileNotFoundError):
+        return False
 
 
 def _says(table: Table, index: str, entry: Registered, marks: Mapping[str, Dropped]) -> bool:

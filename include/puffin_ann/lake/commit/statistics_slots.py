@@ -52,6 +52,8 @@ class SlotChange:
         clear: slots to empty.
         properties: of the table, set in the same commit.
         hold: tags of ours that are gone, to be set again on the snapshots of slots.
+        tags: our tags that were there when this was decided; what a newer one holds may name the
+            file of a slot that is cleared. None: that does not matter.
     """
 
     seen: Mapping[int, str | None]
@@ -59,6 +61,7 @@ class SlotChange:
     clear: frozenset[int] = frozenset()
     properties: Mapping[str, str] = field(default_factory=dict)
     hold: Mapping[int, str] = field(default_factory=dict)
+    tags: frozenset[str] | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -85,7 +88,7 @@ def change_slots(table: Table, change: SlotChange, *, expected_head: int | None)
     """Apply a change by one catalog commit; returns the table as it is then.
 
     Raises:
-        ConflictError: the head or a slot is not what was seen; nothing was changed.
+        ConflictError: head, slots or tags are not what was seen; nothing was changed.
         UnclearCommitError: the catalog's answer was lost.
         CatalogUnavailableError: the catalog refuses, or does not answer.
         StoreUnavailableError: the store does not give the table's metadata.
@@ -138,6 +141,12 @@ def _check(table: Table, change: SlotChange, expected_head: int | None) -> None:
     head = table.metadata.current_snapshot_id
     if head != expected_head:
         raise ConflictError(f"{name_of(table)} is at snapshot {head}, not at {expected_head}")
+    newer = set() if change.tags is None else set(own_tags(table).values()) - change.tags
+    if newer:
+        raise ConflictError(
+            f"{', '.join(sorted(newer))} of {name_of(table)} was set meanwhile, by a version that "
+            "may name what was to go; nothing was changed"
+        )
     held = slots(table)
     for slot, path in change.seen.items():
         now = held[slot].statistics_path if slot in held else None

@@ -6,7 +6,7 @@ file was left by a failed run, or is of a publication that lost its registration
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 
 from pydantic import BaseModel, ConfigDict
@@ -17,7 +17,8 @@ from puffin_ann.errors import StagingError, StoreDeniedError
 from puffin_ann.lake.catalog.tables import load_table, name_of, reload_table
 from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots, slots
 from puffin_ann.lake.metadata.files import MetadataReader
-from puffin_ann.lake.store.listing import abort, delete_object, unfinished_uploads
+from puffin_ann.lake.metadata.own_tags import own_tags
+from puffin_ann.lake.store.listing import abort, canonical, delete_object, unfinished_uploads
 from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle.maintain.forget_metadata import forget_metadata
 from puffin_ann.lifecycle.retention.foreign_history import describe
@@ -27,6 +28,7 @@ from puffin_ann.lifecycle.retention.removable import (
     find_needed,
     find_removable,
 )
+from puffin_ann.lifecycle.retention.tags import named_since
 from puffin_ann.lifecycle.retention.withheld import Protection
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.runtime.object_names import (
@@ -256,12 +258,13 @@ def _remove(
     if not due:
         return ()
     table = _deregister(inventory, due)
+    named = named_since(inventory.table, table)
     free, more = look.split(due)  # another catalog that has the table may have committed
     kept += more
     gone = []
     for removable in free:
         try:
-            if _delete(inventory, table, removable):
+            if _delete(inventory, table, removable, named):
                 gone.append(removable)
                 log.info(
                     "clean: removed %s %s: %s", removable.kind, removable.location, removable.reason
@@ -277,12 +280,21 @@ def _deregister(inventory: Inventory, due: Iterable[Removable]) -> Table:
     cleared = frozenset(slot for removable in due for slot in removable.slots)
     if not cleared:
         return reload_table(inventory.table)
-    change = SlotChange(seen={slot: held[slot].statistics_path for slot in cleared}, clear=cleared)
+    change = SlotChange(
+        seen={slot: held[slot].statistics_path for slot in cleared},
+        clear=cleared,
+        tags=frozenset(own_tags(inventory.table).values()),
+    )
     return change_slots(inventory.table, change, expected_head=inventory.head)
 
 
-def _delete(inventory: Inventory, table: Table, removable: Removable) -> bool:
+def _delete(
+    inventory: Inventory, table: Table, removable: Removable, named: Set[str] | None
+) -> bool:
     io = inventory.table.io
+    if named is None or canonical(removable.location) in named:
+        log.warning("clean: %s may be named by a new version, and stays", removable.location)
+        return False
     if object_name(removable.location) in names_with_folders(needed_locations(table)):
         log.warning("clean: %s was registered in the meantime and stays", removable.location)
         return False

@@ -14,11 +14,13 @@ from pyiceberg.table import Table
 from puffin_ann.blobs.describe import OURS
 from puffin_ann.lake.catalog.tables import reload_table
 from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots, slots
+from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lake.store.listing import canonical, delete_object, is_folder
 from puffin_ann.lifecycle.maintain.examination.damage import Damage, damage_of, without_damage
 from puffin_ann.lifecycle.maintain.guard_plan import plan_guard
 from puffin_ann.lifecycle.publish.carried_blobs import is_foreign
 from puffin_ann.lifecycle.publish.republish import republish
+from puffin_ann.lifecycle.retention.tags import named_since
 from puffin_ann.lifecycle.retention.withheld import Protection
 from puffin_ann.lifecycle.runtime.retry import retry_on_conflict
 from puffin_ann.lifecycle.versions.inventory import (
@@ -132,11 +134,19 @@ def _remove(inventory: Inventory, paths: set[str]) -> list[str]:
         for slot, entry in slots(table).items()
         if entry.statistics_path in paths
     }
-    change = SlotChange(seen=held, clear=frozenset(held))
+    tags = frozenset(own_tags(inventory.table).values())
+    change = SlotChange(seen=held, clear=frozenset(held), tags=tags)
     if not change.is_empty:
-        change_slots(table, change, expected_head=table.metadata.current_snapshot_id)
+        table = change_slots(table, change, expected_head=table.metadata.current_snapshot_id)
+    named = named_since(inventory.table, table)
     protection = Protection.of(table)
-    return [_deleted(table, path, protection.why_file_kept(path)) for path in sorted(paths)]
+
+    def why_kept(path: str) -> str:
+        if named is None or canonical(path) in named:
+            return "a version that was published meanwhile may name it"
+        return protection.why_file_kept(path)
+
+    return [_deleted(table, path, why_kept(path)) for path in sorted(paths)]
 
 
 def _deleted(table: Table, path: str, why_kept: str) -> str:

@@ -209,6 +209,31 @@ def _needed_by_others(table: Table, index: str) -> set[str]:
     }
 
 
+def named_since(before: Table, after: Table) -> frozenset[str] | None:
+    """Return the files that versions name which were published since a table was loaded.
+
+    Args:
+        before: the table as it was loaded then.
+        after: the same, loaded now.
+
+    Returns:
+        Their canonical locations; None if it is not known what some of those versions name.
+    """
+    then, now = own_tags(before), own_tags(after)
+    held = {then[slot]: canonical(entry.statistics_path) for slot, entry in _tagged_entries(before)}
+    known = set(then.values())
+    named: set[str] = set()
+    for slot, entry in _tagged_entries(after):
+        snapshot, index = after.snapshot_by_id(slot), index_of(now[slot])
+        if now[slot] in known or snapshot is None:
+            continue
+        needed = _needed(after.io, index, [_version(snapshot, entry.statistics_path, index)])
+        if needed is None:
+            return None
+        named |= {held.get(each, each) for each in needed}
+    return frozenset(named)
+
+
 def _with_names(
     tagged: Sequence[TaggedVersion], names: Mapping[int, object]
 ) -> list[TaggedVersion]:

@@ -6,6 +6,7 @@ from io import BytesIO
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.core.memmap import read_only
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.blobs.rows import Rows
@@ -72,17 +73,18 @@ class Suspects:
 
         found = np.empty(len(rows), np.bool_)
         covered = self.covered
+        # Decoded or mapped, writable or not: for each kind the kernel would be compiled anew.
         mark_suspects(
-            rows.file_ids,
-            rows.row_groups,
-            rows.offsets,
-            covered.file_ids,
-            self.is_whole,
-            covered.groups,
-            covered.first_group,
-            covered.group_rows,
-            covered.group_starts,
-            self.marks,
+            read_only(rows.file_ids),
+            read_only(rows.row_groups),
+            read_only(rows.offsets),
+            read_only(covered.file_ids),
+            read_only(self.is_whole),
+            read_only(covered.groups),
+            read_only(covered.first_group),
+            read_only(covered.group_rows),
+            read_only(covered.group_starts),
+            read_only(self.marks),
             found,
         )
         return np.flatnonzero(found)

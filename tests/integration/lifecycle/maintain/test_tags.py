@@ -32,7 +32,11 @@ def test_the_guard_sets_its_tag_again_when_that_was_dropped(words):
     path = published(words)
     ((held, tag),) = own_tags(words).items()
     words.manage_snapshots().remove_tag(tag).commit()
+    (finding,) = [each for each in doctor(words.refresh()).findings if each.kind == "untagged"]
+    assert (finding.file, finding.is_problem) == (path, True)
+    assert f"its tag {tag} was dropped" in finding.what
     assert guard(words).actions == (f"set tag {tag} again, for {path}",)
+    assert "untagged" not in {each.kind for each in doctor(words.refresh()).findings}
     assert own_tags(words.refresh()) == {held: tag}
     assert guard(words).actions == ()
     table_events.expire_all_but_head(words)

@@ -1,19 +1,25 @@
 """Versions that name blobs of earlier files: what they cost, what they need, what becomes of it."""
 
+from contextlib import nullcontext
+
 import pytest
 
 from puffin_ann import open_index
 from puffin_ann.blobs import partitions as partitions_blob
 from puffin_ann.declaration import RetentionOptions
-from puffin_ann.errors import DamagedIndexError, LeaseHeldError
+from puffin_ann.errors import ConflictError, DamagedIndexError, LeaseHeldError
+from puffin_ann.lake.catalog.tables import load_table, name_of
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.metadata.own_tags import own_tags
+from puffin_ann.lake.store.listing import canonical
 from puffin_ann.lake.store.objects import object_exists
+from puffin_ann.lifecycle.maintain import clean as cleaning
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.drop import drop
 from puffin_ann.lifecycle.maintain.gather import gather
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.publish import assemble, layers
+from puffin_ann.lifecycle.retention.tags import named_since
 from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.versions.index_state import bytes_of
@@ -149,6 +155,43 @@ def test_versions_go_only_while_nobody_publishes(words, first, monkeypatch):
     assert tagged_files(words) < before
 
 
+def test_nothing_goes_where_a_version_was_published_since_the_look(words, first, monkeypatch):
+    """As when the lease of a clean-up that was held up has ended."""
+    for number in range(4):
+        appended(words, number, rows=2)
+    before, deregister = tagged_files(words), cleaning._deregister
+
+    def late(*arguments):
+        published(words, "late", algorithm="exact", recall_target=0.5)
+        return deregister(*arguments)
+
+    monkeypatch.setattr(cleaning, "_deregister", late)
+    monkeypatch.setattr(leases, "publishing", lambda *_, **__: nullcontext())
+    with pytest.raises(ConflictError, match="was set meanwhile"):
+        clean(words, [DECLARED], at_ms=later())
+    assert tagged_files(words) > before
+    assert all(exists(words, path) for path in tagged_files(words))
+    refreshes.assert_right(words, DECLARED)
+
+
+def test_what_a_version_names_that_was_published_while_slots_were_cleared_stays(
+    words, first, monkeypatch
+):
+    for number in range(4):
+        appended(words, number, rows=2)
+    (path,) = {removable.location for removable in clean(words, at_ms=later(), dry_run=True).gone}
+    monkeypatch.setattr(cleaning, "named_since", lambda *_: frozenset({canonical(path)}))
+    assert clean(words, [DECLARED], at_ms=later()).gone == ()
+    assert exists(words, path)
+
+
+def test_the_files_that_newer_versions_name_are_known(words, first):
+    before = load_table(name_of(words))
+    assert named_since(before, before) == frozenset()
+    appended(words, 0, rows=2)
+    assert named_since(before, words.refresh()) == {canonical(first)}
+
+
 def test_a_file_that_is_only_needed_is_no_version_any_more(words, first):
     """The second version is one of two layers; it goes, and its file stays for its delta."""
     appended(words, 0, rows=8)
@@ -235,6 +278,7 @@ def test_what_a_file_that_is_only_needed_lost_is_no_damage(words, first, monkeyp
     clean(words, [declared], at_ms=later())
     for path in set(paths) - newest(words).needs - {newest(words).path}:
         assert not exists(words, path)
+    assert find_versions(words.refresh(), builds.INDEX).problems == ()
     report = doctor(words.refresh(), [declared])
     assert (report.problems_left, damage.damaged(report)) == (0, [])
     assert refreshes.refresh(words, declared)["action"] == "none"

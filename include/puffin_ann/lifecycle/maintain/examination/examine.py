@@ -16,6 +16,7 @@ from puffin_ann.errors import (
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.metadata.expiry import Horizon, surviving
+from puffin_ann.lake.store.listing import canonical
 from puffin_ann.lifecycle.maintain.examination.damage import Damage
 from puffin_ann.lifecycle.maintain.examination.doctor_declared import (
     find_lost,
@@ -79,6 +80,12 @@ def _indexes(file: IndexFile) -> tuple[str, ...]:
     return tuple(sorted({held.index for held in file.holds}))
 
 
+def _bytes(inventory: Inventory, file: IndexFile) -> int:
+    """Return the bytes of a file and of those that it names."""
+    sizes = {canonical(each.path): each.bytes or 0 for each in inventory.files}
+    return sum(sizes.get(path, 0) for path in {canonical(file.path), *file.needs})
+
+
 def _in_name(file: IndexFile) -> tuple[str, ...]:
     """Return the index that a file was published for, by its name alone."""
     name = index_in_name(file.path)
@@ -97,6 +104,14 @@ def _registrations(
                 what=f"registered under snapshots {_ids(file.entries)}, and not there",
                 remedy=_of_what_is_gone(inventory, plan, file),
             )
+    for tag, file in plan.hold.values():
+        yield Finding(
+            kind="untagged",
+            indexes=_indexes(file) or _in_name(file),
+            file=file.path,
+            what=f"its tag {tag} was dropped: the next expiry and orphan removal take the file",
+            remedy="the guard sets the tag again",
+        )
     for index in plan.move:
         file = plan.live[index]
         yield Finding(
@@ -104,8 +119,8 @@ def _registrations(
             indexes=(index,),
             file=file.path,
             what=f"no tag of ours holds the newest version of index {index!r}",
-            remedy=f"the guard publishes it under one, which copies {file.bytes or 0:,} bytes at "
-            "most; publish: statistics in its declaration leaves it where it is",
+            remedy=f"the guard publishes it under one, which copies {_bytes(inventory, file):,} "
+            "bytes at most; publish: statistics in its declaration leaves it where it is",
             is_problem=False,
         )
     published = inventory.published
