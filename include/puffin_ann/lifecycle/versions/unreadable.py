@@ -80,17 +80,21 @@ def find_in_lost_files(io: FileIO, version: IndexVersion) -> Unreadable:
 def find_unreadable(io: FileIO, version: IndexVersion) -> Unreadable:
     """Return what of a version cannot be read; cells are read, all shards unpacked as well.
 
-    Of shards that have the same row each is damaged, since it cannot be told which one is right.
+    What is in a file of another length is not looked at: it is damaged, whatever of it is whole. Of
+    shards that have the same row each is damaged, since it cannot be told which one is right.
 
     Raises:
         StoreUnavailableError: a store does not say.
         EnvironmentProblemError: the disk has no room for a shard.
     """
-    wrong: dict[int, str] = {}
+    lost = find_in_lost_files(io, version)
+    wrong = dict(lost.shards)
     seen: dict[int, BitMap64] = {}
     cells, lost_cells = read_cells(io, version)
     for shard in version.routing.shards:
         number = shard.shard_id
+        if number in wrong:
+            continue
         problem, rows = _confirmed(partial(_live_rows, io, version, shard, cells))
         if problem:
             wrong[number] = problem
@@ -104,7 +108,7 @@ def find_unreadable(io: FileIO, version: IndexVersion) -> Unreadable:
                 wrong.setdefault(other, said)
                 wrong.setdefault(number, said)
         seen[number] = rows
-    return Unreadable(wrong, lost_cells)
+    return Unreadable(wrong, lost_cells or lost.cells)
 
 
 def read_cells(io: FileIO, version: IndexVersion) -> tuple[Partitions | None, str]:

@@ -96,6 +96,20 @@ def assert_repaired(table, before, lost, declaration=DECLARED):
                 raise AssertionError(f"{kind} of shard {shard.shard_id} was written anew")
 
 
+@pytest.mark.parametrize("left", [0.4, 0.7])
+def test_all_shards_in_a_file_that_was_cut_are_made_again_at_once(layers, left):
+    """Those before the cut are whole, and yet nobody could tell that of the file."""
+    before = newest(layers)
+    (path,) = {place(before, "graph", each.shard_id) for each in shards_of(before, "graph")}
+    os.truncate(path, int(os.path.getsize(path) * left))
+    forget_cache()
+    repaired(layers)
+    lost = [shard.shard_id for shard in shards_of(before, "graph")]
+    assert_repaired(layers, before, lost)
+    after = newest(layers)
+    assert {place(after, "graph", shard) for shard in lost} == {after.path.removeprefix("file://")}
+
+
 @pytest.mark.parametrize("kind", ["graph", "rows", "tombstones"])
 def test_only_the_damaged_shard_is_made_again(layers, kind):
     before = newest(layers)
