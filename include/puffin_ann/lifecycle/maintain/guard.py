@@ -23,6 +23,7 @@ from puffin_ann.lake.metadata.expiry import Horizon
 from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lifecycle.maintain.guard_plan import GuardPlan, plan_guard
 from puffin_ann.lifecycle.publish.carried_blobs import listed_blobs
+from puffin_ann.lifecycle.publish.changed_index import Changed
 from puffin_ann.lifecycle.publish.republish import republish, republish_under_tag
 from puffin_ann.lifecycle.runtime.retry import retry_on_conflict
 from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, take_inventory
@@ -117,7 +118,7 @@ def _moved(inventory: Inventory, plan: GuardPlan) -> list[str]:
     done: list[str] = []
     for index in plan.move:
         try:
-            path = republish_under_tag(inventory, index).path
+            path = republish_under_tag(inventory, index, changed=Changed(index)).path
         except TagNotKeptError as error:
             log.warning("guard: %s", error)
             note = SlotChange(seen={}, properties=not_kept_now())

@@ -1,7 +1,7 @@
 """Publish again what is published already: no index is built for it.
 
-One index goes under a tag: as one file, or, where it only gets another name, as a version that
-names what is in files already. Where tags are not kept, all of the table's go under the head, in
+One index goes under a tag: as one file, or as a version that names what is in files already that
+tags of ours hold. Where tags are not kept, all of the table's go under the head, in
 one file.
 """
 
@@ -112,15 +112,15 @@ def republish_under_tag(
     properties: Mapping[str, str] | None = None,
     changed: Changed | None = None,
 ) -> Republished:
-    """Publish one live index under a tag, as one file.
+    """Publish one live index under a tag, as one file, or as a version that names others.
 
-    Where something of it changes, it names what is in files already, as a refresh does.
+    The latter, as a refresh does, copies only what is in files that no tag of ours holds.
 
     Args:
         inventory: of the table.
         index: its name; what held it before stays as it is.
         properties: of the table, set in the same commit.
-        changed: what becomes of it, if it is not published as it was.
+        changed: what becomes of it, if anything, in a version that names others; None: one file.
 
     Raises:
         TagNotKeptError: the catalog keeps no tags; nothing was published, and no file is left.

@@ -238,6 +238,26 @@ def test_the_guard_sets_a_dropped_tag_again_of_a_file_that_is_needed(words, firs
     refreshes.assert_right(words.refresh(), DECLARED)
 
 
+def test_the_guard_copies_only_what_no_tag_holds(words, first):
+    """The newest version lost its tag, with the snapshot; its file is there."""
+    appended(words, 0)
+    path, tags = newest(words).path, own_tags(words)
+    (lost,) = [slot for slot, each in slots(words).items() if each.statistics_path == path]
+    words.manage_snapshots().remove_tag(tags[lost]).commit()
+    words.maintenance.expire_snapshots().by_id(lost).commit()
+    (finding,) = [
+        each for each in doctor(words.refresh(), [DECLARED]).findings if each.kind == "untagged"
+    ]
+    size = words.io.new_input(path).open().seek(0, 2)
+    assert f"what no tag of ours holds of it, {size:,} bytes at most" in finding.remedy
+    (action,) = guard(words.refresh(), [DECLARED]).actions
+    assert "had no tag" in action
+    assert newest(words).needs == {first}
+    assert newest(words).length < 2 * size
+    assert guard(words.refresh(), [DECLARED]).actions == ()
+    refreshes.assert_right(words.refresh(), DECLARED)
+
+
 def test_many_versions_of_one_index_hide_no_other(words, first, monkeypatch):
     monkeypatch.setattr(versions, "RETAINED_LIMIT", 2)
     other = published(words, "other", name="other")

@@ -16,6 +16,7 @@ from puffin_ann.errors import (
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.metadata.expiry import Horizon, surviving
+from puffin_ann.lake.metadata.own_tags import held_files
 from puffin_ann.lake.store.listing import canonical
 from puffin_ann.lifecycle.maintain.examination.damage import Damage
 from puffin_ann.lifecycle.maintain.examination.doctor_declared import (
@@ -36,6 +37,7 @@ from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory
 from puffin_ann.search.index_version import load_version
 from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
 from puffin_ann.search.versions import index_in_name
+from puffin_ann.settings import settings
 
 STALE = 0.05
 """Share of the live rows that searches scan or mask before an index counts as stale."""
@@ -80,10 +82,15 @@ def _indexes(file: IndexFile) -> tuple[str, ...]:
     return tuple(sorted({held.index for held in file.holds}))
 
 
-def _bytes(inventory: Inventory, file: IndexFile) -> int:
-    """Return the bytes of a file and of those that it names."""
+def _bytes_to_copy(inventory: Inventory, file: IndexFile) -> int:
+    """Return the bytes of a file, and of those it names, that no tag holds; all if they are few."""
     sizes = {canonical(each.path): each.bytes or 0 for each in inventory.files}
-    return sum(sizes.get(path, 0) for path in {canonical(file.path), *file.needs})
+    paths = {canonical(file.path), *file.needs}
+    whole = sum(sizes.get(path, 0) for path in paths)
+    if whole <= settings().whole_file_bytes:
+        return whole
+    held = set(map(canonical, held_files(inventory.table)))
+    return sum(sizes.get(path, 0) for path in paths - held)
 
 
 def _in_name(file: IndexFile) -> tuple[str, ...]:
@@ -119,8 +126,9 @@ def _registrations(
             indexes=(index,),
             file=file.path,
             what=f"no tag of ours holds the newest version of index {index!r}",
-            remedy=f"the guard publishes it under one, which copies {_bytes(inventory, file):,} "
-            "bytes at most; publish: statistics in its declaration leaves it where it is",
+            remedy="the guard publishes it under one, which copies what no tag of ours holds of "
+            f"it, {_bytes_to_copy(inventory, file):,} bytes at most; publish: statistics in its "
+            "declaration leaves it where it is",
             is_problem=False,
         )
     published = inventory.published
