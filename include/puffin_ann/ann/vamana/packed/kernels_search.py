@@ -29,10 +29,10 @@ from puffin_ann.numba_kernels import inlined, kernel
 ROUNDING = np.float32(2.0**-18)
 """How far a float32 distance of two rows may be off, for each unit of the product of that distance
 and the lengths of what is compared: 64 times the rounding of one number."""
-CODED = 1.0 / 32.0
+CODED = 1.0 / 16.0
 """How far a squared distance by codes of 8 bits may be off, for each unit of the distance divided
-by the root of the number of dimensions: rows are shorter than 1. Twice as much finds no more, to
-four digits of recall; half of it finds 0.0005 less (WordNet glosses, 384 dimensions)."""
+by the root of the number of dimensions: five standard deviations and more, as rows are shorter than
+1. A quarter of it would find 0.0005 less (recall, WordNet glosses, 384 dimensions)."""
 ROW_AHEAD = 32
 """Numbers of each row to be measured that are asked for ahead: the machine itself fetches what
 follows. To ask for whole rows of 384 takes a twentieth longer."""
