@@ -26,6 +26,8 @@ CATALOG = "exercise"
 NAMESPACE = "exercises"
 WIDE, NARROW = 96, 12
 """Dimensions that searches have packed nodes for, and that they have none for."""
+WIDEST = 256
+"""Dimensions of which packed nodes have their rows within."""
 SHARD_ROWS = 600
 BULK_ROWS = 5000
 """Rows of a shard whose graph is built in bulk."""
@@ -226,6 +228,7 @@ def _vamana_beams(folder: Path) -> None:
             )
         _ask_several(shard)
         _insert("vamana", metric, folder / metric / "insert")
+    _shard("vamana", "l2", _vectors(SHARD_ROWS, WIDEST), folder / "coded", beam="edges")
 
 
 def _ask_several(folder: Path) -> None:
