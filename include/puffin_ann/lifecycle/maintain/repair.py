@@ -16,7 +16,12 @@ from puffin_ann.lake.catalog.tables import reload_table
 from puffin_ann.lake.commit.statistics_slots import SlotChange, change_slots, slots
 from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lake.store.listing import canonical, delete_object, is_folder
-from puffin_ann.lifecycle.maintain.examination.damage import Damage, damage_of, without_damage
+from puffin_ann.lifecycle.maintain.examination.damage import (
+    Damage,
+    damage_of,
+    why_named,
+    without_damage,
+)
 from puffin_ann.lifecycle.maintain.guard_plan import plan_guard
 from puffin_ann.lifecycle.publish.carried_blobs import is_foreign
 from puffin_ann.lifecycle.publish.republish import republish
@@ -61,6 +66,7 @@ def _repaired(table: Table, found: Sequence[Damage], actions: list[str]) -> froz
         path
         for path, file in damaged.items()
         if canonical(path) not in needed
+        and not why_named(rest, file, confirmed)
         and _is_dispensable(inventory.table, file, confirmed, whole, lost)
     }
     if not dispensable:

@@ -110,6 +110,30 @@ def test_all_shards_in_a_file_that_was_cut_are_made_again_at_once(layers, left):
     assert {place(after, "graph", shard) for shard in lost} == {after.path.removeprefix("file://")}
 
 
+def test_a_version_that_a_users_tag_needs_stays_for_what_is_whole_of_it(layers):
+    """It shares the damaged shard with the newest, in which that is made again."""
+    before = newest(layers)
+    layers.manage_snapshots().create_tag(before.coverage.base_snapshot_id, "mine").commit()
+    file = largest(layers.refresh())
+    delete_positions(layers, {file.file_path: [place for place in range(50) if place % 3]})
+    refreshes.refresh(layers.refresh(), DECLARED, "after")
+    assert not {place(newest(layers), "tombstones", shard) for shard in range(SHARDS)} & {
+        before.path.removeprefix("file://")
+    }
+    shard = shards_of(newest(layers), "graph")[0].shard_id
+    corrupt(place(newest(layers), "graph", shard), "graph", shard)
+    forget_cache()
+    repaired(layers)
+    assert os.path.exists(before.path.removeprefix("file://"))
+    told = doctor(layers.refresh(), [DECLARED])
+    assert told.problems_left == 0
+    remedies = [each.remedy for each in damaged(told) if each.file == before.path]
+    assert any("tag 'mine' points to snapshot" in remedy for remedy in remedies)
+    index = open_index(layers, builds.INDEX, snapshot_id=before.coverage.base_snapshot_id)
+    assert index.version.path == before.path
+    refreshes.assert_right(layers, DECLARED)
+
+
 @pytest.mark.parametrize("kind", ["graph", "rows", "tombstones"])
 def test_only_the_damaged_shard_is_made_again(layers, kind):
     before = newest(layers)

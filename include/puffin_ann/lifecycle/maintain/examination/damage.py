@@ -13,6 +13,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.blobs.describe import OURS, sections_of
@@ -25,6 +26,7 @@ from puffin_ann.lifecycle.maintain.examination.contradictions import contradicti
 from puffin_ann.lifecycle.maintain.guard_plan import plan_guard
 from puffin_ann.lifecycle.maintain.lost_tombstones import lacks_tombstones
 from puffin_ann.lifecycle.maintain.plan_repair import plan_repair
+from puffin_ann.lifecycle.retention.rules import names_of_snapshots
 from puffin_ann.lifecycle.versions.inventory import (
     IndexFile,
     Inventory,
@@ -201,6 +203,28 @@ def without_damage(inventory: Inventory, found: Sequence[Damage]) -> Inventory:
     return replace(inventory, files=tuple(map(whole, inventory.files)))
 
 
+def why_named(rest: Inventory, file: IndexFile, found: Sequence[Damage]) -> str:
+    """Say which name of a user's needs a version of which only shards or cells are damaged.
+
+    Empty where none does, or a version that is whole covers the same snapshot.
+
+    Args:
+        rest: the inventory as if files did not hold what is damaged in them.
+        file: a damaged one, with what it holds.
+        found: all damage.
+    """
+    if any(damage.parts is None for damage in found if damage.file.path == file.path):
+        return ""
+    names = names_of_snapshots(rest.table)
+    whole = {(held.index, held.base_snapshot_id) for each in rest.published for held in each.holds}
+    for held in file.holds:
+        at = held.base_snapshot_id
+        named = [name for name in names.get(at, ()) if name != f"branch {MAIN_BRANCH!r}"]
+        if named and (held.index, at) not in whole:
+            return f"{named[0]} points to snapshot {at}, which it covers"
+    return ""
+
+
 class _Remedies:
     """Says what repairs each damage.
 
@@ -220,7 +244,8 @@ class _Remedies:
         self._table = inventory.table
         self._fix = f"'puffin-ann doctor {name_of(self._table)} --fix'"
         self._newest = live_files(inventory.published)
-        self._whole = live_files(without_damage(inventory, found).published)
+        self._found, self._rest = found, without_damage(inventory, found)
+        self._whole = live_files(self._rest.published)
         self._lost = plan_guard(inventory).lost
         self._needed = inventory.needed
         self._plans = {
@@ -249,6 +274,9 @@ class _Remedies:
                 "are, in a new version that names what is whole where it is"
             )
             return replace(damage, remedy=remedy, is_of_tombstones=True)
+        if not self._is_newest(damage) and (why := why_named(self._rest, damage.file, self._found)):
+            remedy = f"none: {why}; searches there read the rows of what is damaged from the table"
+            return replace(damage, remedy=remedy, is_problem=False)
         if self._is_unneeded(damage):
             remedy = "none: newer versions name what is whole of it, and it goes with the last"
             return replace(damage, remedy=remedy, is_problem=False)
