@@ -1,8 +1,7 @@
 """Publish again what is published already: no index is built for it.
 
 One index goes under a tag: as one file, or as a version that names what is in files already that
-tags of ours hold. Where tags are not kept, all of the table's go under the head, in
-one file.
+tags of ours hold. Where tags are not kept, all of the table's go under the head, in one file.
 """
 
 import logging
@@ -182,12 +181,27 @@ def bytes_to_copy(
     inventory: Inventory, live: Mapping[str, IndexFile], index: str, choice: ModeChoice
 ) -> int:
     """Return how many bytes `republish_renamed` copies; the footers of files are read."""
-    plan = ObjectPlan(lambda _: "")
     if inventory.is_tagged(live[index]) or choice.of(inventory.table)[0] == "tag":
-        blobs = layered_blobs(inventory.table, index, live[index], plan)[0]
-    else:
-        blobs = list(live_blobs(inventory.table, inventory.untagged(live), plan))
-    return _copied(blobs, index)
+        return bytes_to_copy_under_tag(inventory.table, index, live[index], but=ROUTING)
+    plan = ObjectPlan(lambda _: "")
+    return _copied(live_blobs(inventory.table, inventory.untagged(live), plan), index)
+
+
+def bytes_to_copy_under_tag(table: Table, index: str, file: IndexFile, *, but: str = "") -> int:
+    """Return how many bytes `republish_under_tag` copies in a version that names others.
+
+    Args:
+        table: as it was loaded.
+        index: name of the index.
+        file: that has its newest version.
+        but: a type of blob that is made anew.
+
+    Raises:
+        FormatError, FileNotFoundError: footers, which are read, are damaged or gone.
+        StoreUnavailableError: the store does not say.
+    """
+    blobs, _ = layered_blobs(table, index, file, ObjectPlan(lambda _: ""))
+    return sum(blob.length for _, blob in blobs if blob.type != but)
 
 
 @dataclass(frozen=True)

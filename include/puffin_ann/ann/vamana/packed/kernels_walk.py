@@ -2,9 +2,9 @@
 
 See `layout` for what is where. Most of an expansion is waiting for memory, so the next likely node
 and its row are asked for while this one is scanned, and once more when a better one turned up: the
-first lines of both, since the machine itself fetches what follows on those. Numbers of neighbours
-are looked at only where a mask of 32 comparisons says so; places in the pool are found by halving,
-since at widths above 100 walking there takes as long as the scan.
+first lines of both, or all of a node that is not long; the machine itself fetches what follows on
+those. Numbers of neighbours are looked at only where a mask of 32 comparisons says so; places in
+the pool are found by halving, since at widths above 100 walking there takes as long as the scan.
 """
 
 import numpy as np

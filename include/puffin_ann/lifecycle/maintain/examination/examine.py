@@ -16,8 +16,6 @@ from puffin_ann.errors import (
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.metadata.expiry import Horizon, surviving
-from puffin_ann.lake.metadata.own_tags import held_files
-from puffin_ann.lake.store.listing import canonical
 from puffin_ann.lifecycle.maintain.examination.damage import Damage
 from puffin_ann.lifecycle.maintain.examination.doctor_declared import (
     find_lost,
@@ -28,6 +26,7 @@ from puffin_ann.lifecycle.maintain.examination.doctor_declared import (
 from puffin_ann.lifecycle.maintain.examination.findings import Finding
 from puffin_ann.lifecycle.maintain.examination.foreign_statistics import find_displaced, is_missed
 from puffin_ann.lifecycle.maintain.guard_plan import LEAD_MS, GuardPlan, plan_guard
+from puffin_ann.lifecycle.publish.republish import bytes_to_copy_under_tag
 from puffin_ann.lifecycle.retention.foreign_history import describe
 from puffin_ann.lifecycle.retention.removable import find_removable
 from puffin_ann.lifecycle.retention.rules import apply_retention, names_of_snapshots, policies
@@ -37,7 +36,6 @@ from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory
 from puffin_ann.search.index_version import load_version
 from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
 from puffin_ann.search.versions import index_in_name
-from puffin_ann.settings import settings
 
 STALE = 0.05
 """Share of the live rows that searches scan or mask before an index counts as stale."""
@@ -82,15 +80,13 @@ def _indexes(file: IndexFile) -> tuple[str, ...]:
     return tuple(sorted({held.index for held in file.holds}))
 
 
-def _bytes_to_copy(inventory: Inventory, file: IndexFile) -> int:
-    """Return the bytes of a file, and of those it names, that no tag holds; all if they are few."""
-    sizes = {canonical(each.path): each.bytes or 0 for each in inventory.files}
-    paths = {canonical(file.path), *file.needs}
-    whole = sum(sizes.get(path, 0) for path in paths)
-    if whole <= settings().whole_file_bytes:
-        return whole
-    held = set(map(canonical, held_files(inventory.table)))
-    return sum(sizes.get(path, 0) for path in paths - held)
+def _copies(inventory: Inventory, index: str, file: IndexFile) -> str:
+    """Say what the guard copies to publish an index under a tag."""
+    try:
+        size = bytes_to_copy_under_tag(inventory.table, index, file)
+    except (FormatError, FileNotFoundError):  # which is reported as damage
+        return "copies what no tag of ours holds of it"
+    return f"copies {size:,} bytes of it that no tag of ours holds"
 
 
 def _in_name(file: IndexFile) -> tuple[str, ...]:
@@ -126,9 +122,8 @@ def _registrations(
             indexes=(index,),
             file=file.path,
             what=f"no tag of ours holds the newest version of index {index!r}",
-            remedy="the guard publishes it under one, which copies what no tag of ours holds of "
-            f"it, {_bytes_to_copy(inventory, file):,} bytes at most; publish: statistics in its "
-            "declaration leaves it where it is",
+            remedy=f"the guard publishes it under one, which {_copies(inventory, index, file)}; "
+            "publish: statistics in its declaration leaves it where it is",
             is_problem=False,
         )
     published = inventory.published

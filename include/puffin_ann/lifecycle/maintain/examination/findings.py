@@ -32,8 +32,8 @@ class Finding(BaseModel):
         kind: `lost`: no readable file of an index is left; `dangling`: a registered file is gone;
             `dropped`, `replaced`: a registration was removed, or thrown out by others' statistics;
             `expiring`: an expiry is about to take a file's last registrations; `untagged`:
-            no tag holds the newest version of an index, which could have one; `orphan`: no
-            metadata names a file; `undeclared`: an index is published, and what is declared here
+            no tag holds the newest version of an index, which could have one, or somebody dropped
+            one of ours; `orphan`: no metadata names a file; `undeclared`: an index is published, and what is declared here
             does not name it; `unknown`: it is published, and nothing is known here of what is
             declared; `unbuilt`: it is declared, and not known to have been published; `unfit`: it
             cannot be built, or refreshed, as it is declared; `secret`: it records a setting of
