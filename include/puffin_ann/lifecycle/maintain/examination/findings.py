@@ -33,13 +33,13 @@ class Finding(BaseModel):
             `dropped`, `replaced`: a registration was removed, or thrown out by others' statistics;
             `expiring`: an expiry is about to take a file's last registrations; `untagged`:
             no tag holds the newest version of an index, which could have one, or somebody dropped
-            one of ours; `orphan`: no metadata names a file; `undeclared`: an index is published, and what is declared here
-            does not name it; `unknown`: it is published, and nothing is known here of what is
-            declared; `unbuilt`: it is declared, and not known to have been published; `unfit`: it
-            cannot be built, or refreshed, as it is declared; `secret`: it records a setting of
-            Spark that looks like a secret; `stale`: searches scan or mask much; `damaged`: bytes
-            are not those that were written; `displaced`: a file of ours took the place of
-            others' statistics, by landing late;
+            one of ours; `orphan`: no metadata names a file; `undeclared`: an index is published,
+            and what is declared here does not name it; `unknown`: it is published, and nothing is
+            known here of what is declared; `unbuilt`: it is declared, and not known to have been
+            published; `unfit`: it cannot be built, or refreshed, as it is declared; `secret`: it
+            records a setting of Spark that looks like a secret; `stale`: searches scan or mask
+            much; `damaged`: bytes are not those that were written; `displaced`: a file of
+            ours took the place of others' statistics, by landing late;
             `lease`: a run is at work on an index or on the table's index file, or the newest
             claim of its lease was not written by a run; `foreign`: the table may be another's,
             too, by the metadata files in reach of it.
