@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from itertools import cycle, permutations
 from pathlib import Path
 from statistics import median
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from benchmarks import lakehouse
 from benchmarks.condition_cells import Cell, Timed, over_cells, row, told
-from benchmarks.condition_peers import RECALL, Asked, Faiss, Lance
+from benchmarks.condition_peers import RECALL, Answered, Asked, Faiss, Lance, least_effort
 from benchmarks.data import NEIGHBOURS, DataSet, load
 from benchmarks.results import Result
 from benchmarks.settle import settle
@@ -65,6 +66,7 @@ def measure(name: str, rounds: int) -> Result:
                         asked.recall(_distances(index, asked.queries, asked.where)),
                         _timed(index, asked, max(6, rounds), is_single=False),
                         _timed(index, asked, max(6, rounds), is_single=True),
+                        *_at_least_effort(index, asked, rounds),
                         lance.answer(_few(asked, LANCE_QUERIES), RECALL),
                         faiss.answer(_few(asked, FAISS_QUERIES), RECALL, rounds),
                     )
@@ -140,8 +142,29 @@ def _index(data: DataSet, columns: dict[str, NDArray[np.int64]]) -> Any:
     return index
 
 
-def _distances(index: Any, queries: NDArray[np.float32], where: str | None) -> NDArray[np.float32]:
-    found = index.search(queries, NEIGHBOURS, where=where).column("distance").to_numpy()
+def _at_least_effort(index: Any, asked: Asked, rounds: int) -> tuple[Answered, Answered]:
+    """Search at the least width that reaches the recall, in a batch and one query a call."""
+
+    def search(queries: NDArray[np.float32], effort: int) -> NDArray[np.float32]:
+        _let_go(index, asked.where)
+        return _distances(index, queries, asked.where, effort)
+
+    batch = least_effort(asked, search, RECALL, rounds, "width")
+    width, alone = int(batch.setting.rpartition(" ")[2]), []
+    for _ in range(rounds):
+        _let_go(index, asked.where)
+        began = time.perf_counter()
+        for query in asked.queries[:SINGLE]:
+            index.search(query, NEIGHBOURS, where=asked.where, width=width)
+        alone.append((time.perf_counter() - began) / len(asked.queries[:SINGLE]))
+    return batch, replace(batch, seconds=median(alone))
+
+
+def _distances(
+    index: Any, queries: NDArray[np.float32], where: str | None, width: int | None = None
+) -> NDArray[np.float32]:
+    found = index.search(queries, NEIGHBOURS, where=where, width=width)
+    found = found.column("distance").to_numpy()
     distances: NDArray[np.float32] = found.reshape(len(queries), NEIGHBOURS)
     return distances
 
@@ -187,6 +210,7 @@ def _let_go(index: Any, where: str) -> None:
     """Forget rows that were gathered under a condition, of each shard or of all, and who asked."""
     allowed = index._allowed(where)
     allowed.gathered, allowed.asked = None, 0
+    allowed.decisions.clear()
     for rows in allowed._shards.values():
         rows._gathered = None
 
