@@ -233,14 +233,38 @@ def _vamana_beams(folder: Path) -> None:
 
 def _ask_several(folder: Path) -> None:
     """Ask several graphs of packed nodes together, which those of the indexes here are not."""
+    from puffin_ann.ann.graph.searcher import EXHAUSTIVE_ROWS, SPARE
+    from puffin_ann.ann.vamana.packed.kernels_search import NO_SIEVES
     from puffin_ann.ann.vamana.several import Several
     from puffin_ann.engines.vamana import VamanaEngine
+    from puffin_ann.search.shards.kernels_few import answer_few
+    from puffin_ann.search.shards.kernels_located import LOCATED
+    from puffin_ann.search.shards.routes import Router
 
     searcher = VamanaEngine().open(folder, "edges").packed_searcher
     if searcher is None:
         raise RuntimeError("no packed nodes were made")
-    several = Several([searcher, searcher], [None, None])
-    several.search(_vectors(1, WIDE), 5, np.full((2, 1), 20, np.int64))
+    several, queries, k = Several([searcher, searcher], [None, None]), _vectors(1, WIDE), 5
+    sieve = np.zeros(SHARD_ROWS, np.uint8)
+    searcher.sift(queries, k, widths=np.array([20]), sieve=sieve)
+    router = Router(_vectors(4, WIDE), np.array([0, 0, 1, 1], np.uint32))
+    for sieves in (NO_SIEVES, np.array([sieve.ctypes.data] * 2, np.uint64)):
+        stamps = several.take()
+        asked = np.array([0, 2, 20, SPARE, EXHAUSTIVE_ROWS, stamps.last, 0, 1], np.int64)
+        answers = (
+            np.empty((1, k), np.int64),
+            np.empty((1, k), np.int64),
+            np.empty((1, k), np.float32),
+        )
+        zeros = np.zeros(SHARD_ROWS, np.int64)
+        where = np.zeros(2, LOCATED)
+        where[:] = (*[zeros.ctypes.data] * 4, SHARD_ROWS, 1)
+        answer_few(
+            router.routed(np.zeros(2, np.float32)), several.where(1), asked, several.live,
+            several.widest, where, stamps.addresses, sieves, queries, queries,
+            np.empty((2, 1), np.int64), answers, np.empty((3, k), np.int64),
+            np.empty((1, 3), np.float32),
+        )  # fmt: skip
 
 
 def _other_engines(folder: Path) -> None:
@@ -263,7 +287,7 @@ def _sift() -> None:
     rows = _vectors(2, WIDE)
     copy_rows(frozen(rows), np.arange(2), np.empty_like(rows), np.arange(2)[::-1].copy())
     found = np.array([[2, 0, -1]]), np.array([[0.5, 1.0, np.inf]], np.float32)
-    ways.sift(found, np.array([True, False, False]), 3, 1, ways.Sifted())
+    ways.sift(found, np.array([True, False, False]), 3, 1)
 
 
 EXERCISES: Mapping[str, Exercise] = {

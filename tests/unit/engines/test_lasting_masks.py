@@ -13,6 +13,7 @@ from puffin_ann.ann.graph.live_lists import Effort, choose
 from puffin_ann.ann.vamana.packed import layout
 from puffin_ann.ann.vamana.several import Several
 from tests.support.paths import SAMPLE
+from tests.support.several_graphs import ask_together
 from tests.support.shard_checks import assert_answers_are_sound, nearest, opened, recall
 
 ROWS, QUERIES, K = 6_000, 100, 10
@@ -153,13 +154,13 @@ def test_graphs_that_are_asked_together_are_searched_past_them_too(words, tmp_pa
     searchers = [shard.packed_searcher for shard in shards]
     several = Several(searchers, [mask.view(np.uint8) for mask in masks])
     queries, widths = words[ROWS : ROWS + 4], np.full((2, 4), 40, np.int64)
-    several.search(queries, K, widths)
+    ask_together(several, "l2", queries, K, widths)
     assert [known_of(shard, mask).queries for shard, mask in zip(shards, masks, strict=True)] == [
         4,
         4,
     ]
     shards[1].expect(masks[1])
-    found = several.search(queries, K, widths)
+    found = ask_together(several, "l2", queries, K, widths)
     for place, shard in enumerate(shards):
         alone = shard.search(queries, K, width=40, deleted=masks[place])
         np.testing.assert_array_equal(found[0][place], alone[0])

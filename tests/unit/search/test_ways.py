@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puffin_ann.ann.core import exact
+from puffin_ann.ann.core.types import HORIZON, SEEN, THROUGH
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.shards.reach import width_for
 from tests.support.shard_checks import opened
@@ -22,12 +23,14 @@ def test_what_is_enough_is_what_brute_force_answers(seed, rows, k, share):
         ids = np.argsort(random.random((3, rows)), axis=1)
         excluded = random.random(rows) >= share
         found = ids[:, :many], distances[:, :many]
-        (kept, left), horizon = ways.sift(found, excluded, many, k, ways.Sifted())
+        (kept, left), sights = ways.sift(found, excluded, many, k)
         assert not excluded[kept[kept >= 0]].any()
         assert (np.isinf(left) == (kept < 0)).all()
         assert (np.sort(left, axis=1) == left).all()
         near.append(left)
-        horizons.append(horizon)
+        horizons.append(sights[:, HORIZON])
+        assert (sights[:, SEEN] == (found[0] >= 0).sum(axis=1)).all()
+        assert (sights[:, THROUGH] == (~excluded[found[0]]).sum(axis=1)).all()
         allowed.append(np.where(excluded[ids], np.inf, distances))
     truth = np.sort(np.concatenate(allowed, axis=1), axis=1)[:, :k]
     mine = np.sort(np.concatenate(near, axis=1), axis=1)[:, :k]

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.core.types import SEEN, THROUGH
 from puffin_ann.numba_kernels import inlined, kernel
 
 
@@ -71,8 +72,9 @@ def leave_out(
     excluded: NDArray[np.bool_],
     kept_ids: NDArray[np.int64],
     kept_distances: NDArray[np.float32],
-) -> int:
-    """Write the first answers of each line that are not excluded; return how many are not, of all.
+    sights: NDArray[np.float32],
+) -> None:
+    """Write the first answers of each line that are not excluded.
 
     Args:
         ids: `(q, w) int64`, below 0 where there is no answer, behind those there are.
@@ -80,16 +82,17 @@ def leave_out(
         excluded: `(n,) bool`, by id.
         kept_ids: `(q, k) int64`, written: -1 where fewer are left.
         kept_distances: `(q, k) float32`, written: infinity there.
+        sights: `(q, 3) float32`, see `Sight`; written: how many were seen, and are not excluded.
     """
-    allowed = 0
     for line in range(len(ids)):
         kept_ids[line] = -1
         kept_distances[line] = np.inf
-        count = 0
+        seen = allowed = count = 0
         for place in range(ids.shape[1]):
             row = ids[line, place]
             if row < 0:
                 break
+            seen += 1
             if excluded[row]:
                 continue
             allowed += 1
@@ -97,4 +100,4 @@ def leave_out(
                 kept_ids[line, count] = row
                 kept_distances[line, count] = distances[line, place]
                 count += 1
-    return allowed
+        sights[line, SEEN], sights[line, THROUGH] = seen, allowed

@@ -8,6 +8,12 @@ from numpy.typing import NDArray
 Answers = tuple[NDArray[np.int64], NDArray[np.float32]]
 """`(q, k)` rows, nearest first, −1 where there is none, and their distances, infinite there."""
 
+Sight = NDArray[np.float32]
+"""`(…, 3)`, by `HORIZON`, `SEEN` and `THROUGH`: what is known of the rows near a query, of which
+some must not be answered. None that may be is nearer than the horizon and not among the answers; so
+many rows were seen, and so many of those may be answered."""
+HORIZON, SEEN, THROUGH = 0, 1, 2
+
 Width = int | NDArray[np.int64]
 """How many candidates are kept for a query: one number for all, or `(q,)`."""
 

@@ -35,6 +35,9 @@ Run = Callable[[QueryBatch, Whole, Fields | None], Whole]
 """(queries, last stamp used, graph that leads past their deleted rows, if it was made) -> the last
 stamp used then."""
 
+SiftingRun = Callable[[QueryBatch, Whole, Fields | None, NDArray[np.float32]], Whole]
+"""The same of a search that sifts; the last is `(q, 3) float32`, written: see `Sight`."""
+
 _Found = tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]
 """Rows and distances, (q, k), and how many of them there are, (q,): written by a run."""
 
@@ -187,10 +190,59 @@ class Answering:
             self._run(run, part, (ids[some], distances[some], counts[some]))
 
         ids, distances, counts = found
-        step = -(-len(counts) // threads)
-        parts = [slice(at, at + step) for at in range(0, len(counts), step)]
-        for _ in blas.parallel(run_some, parts, threads):
+        for _ in blas.parallel(run_some, _parts(len(counts), threads), threads):
             pass
+
+    def sift(
+        self,
+        run: SiftingRun,
+        queries: NDArray[np.float32],
+        k: int,
+        *,
+        widths: NDArray[np.int64],
+        deleted: NDArray[np.uint8] | None,
+        threads: int,
+    ) -> tuple[Answers, NDArray[np.float32]] | None:
+        """Return those of the rows near each query that a run lets through its sieve.
+
+        Args:
+            run: searches the graph.
+            queries: `(q, d) float32`, contiguous, at least one.
+            k: answers wanted, at least 1.
+            widths: `(q,) int64`, candidates kept.
+            deleted: as for `answer`.
+            threads: threads to use.
+
+        Returns:
+            Answers, fewer than k where fewer are let through; and `(q, 3) float32`, see `Sight`.
+            None where a graph alone does not answer, see `answer`.
+        """
+        live, wide = self._live_rows.count(deleted), int(widths.max())
+        if live <= max(k, EXHAUSTIVE_ROWS) or max(wide, k) >= self.compared_from(live):
+            return None
+        ids, distances = (
+            np.empty((len(queries), k), np.int64),
+            np.empty((len(queries), k), np.float32),
+        )
+        counts, sights = np.empty(len(queries), np.int64), np.empty((len(queries), 3), np.float32)
+        mask = _NONE_DELETED if deleted is None or live == len(self.vectors) else deleted
+        past = self.past(mask, len(queries))
+
+        def run_some(some: slice) -> None:
+            scratch = self.take()
+            batch = QueryBatch(
+                self.metric.code, self.vectors, queries[some], widths[some], live, SPARE, mask,
+                scratch.stamps, ids[some], distances[some], counts[some],
+            )  # fmt: skip
+            scratch.stamp = run(batch, scratch.stamp, past, sights[some])
+            self.give_back(scratch)
+
+        if threads <= 1 or len(queries) <= 1:
+            run_some(slice(None))
+        else:
+            for _ in blas.parallel(run_some, _parts(len(queries), threads), threads):
+                pass
+        return (ids, distances), sights
 
     def exhaustive(
         self,
@@ -264,3 +316,8 @@ class Answering:
     def give_back(self, scratch: Scratch) -> None:
         """Let others have scratch that was taken."""
         self._free.append(scratch)
+
+
+def _parts(queries: int, threads: int) -> list[slice]:
+    step = -(-queries // threads)
+    return [slice(at, at + step) for at in range(0, queries, step)]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from puffin_ann.ann.core.known_masks import KnownMask
 from puffin_ann.ann.core.types import Answers, Fields, Width
 from puffin_ann.ann.graph.searcher import EXHAUSTIVE_ROWS, SPARE, Answering
-from puffin_ann.ann.vamana.packed.kernels_search import search_several
+from puffin_ann.ann.vamana.packed.kernels_search import NO_SIEVES, NO_SIGHTS, search_several
 from puffin_ann.ann.vamana.packed.kernels_tables import PackedGraph
 from puffin_ann.ann.vamana.packed.placed import placed
 
@@ -50,7 +50,7 @@ class Alone:
         scratch.widths[0, 0] = wide
         scratch.stamp = search_several(
             graph, answering.metric.code, query, scratch.widths, SPARE, scratch.addresses,
-            scratch.stamp, ids, distances, scratch.counts,
+            scratch.stamp, ids, distances, scratch.counts, NO_SIEVES, NO_SIGHTS,
         )  # fmt: skip
         found = scratch.counts[0, 0]
         answering.give_back(scratch)

@@ -22,7 +22,7 @@ from puffin_ann.ann.graph.searcher import Answering, Run
 from puffin_ann.ann.vamana import kernels_search as kernels
 from puffin_ann.ann.vamana.alone import Alone
 from puffin_ann.ann.vamana.packed import layout as layouts
-from puffin_ann.ann.vamana.packed.kernels_search import search_packed
+from puffin_ann.ann.vamana.packed.kernels_search import NO_SIEVE, NO_SIGHT, search_packed
 from puffin_ann.ann.vamana.packed.kernels_tables import PackedGraph
 from puffin_ann.ann.vamana.packed.layout import PackedNodes
 
@@ -172,6 +172,36 @@ class Searcher:
             self._run, queries, k, width=width, deleted=deleted, threads=threads
         )
 
+    def sift(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        *,
+        widths: NDArray[np.int64],
+        sieve: NDArray[np.uint8],
+        deleted: NDArray[np.uint8] | None = None,
+        threads: int = 1,
+    ) -> tuple[Answers, NDArray[np.float32]] | None:
+        """Return those of the rows near each query that a sieve lets through.
+
+        The beam must read packed nodes. See `Answering.sift`.
+
+        Args:
+            queries: `(q, d) float32`, contiguous, at least one.
+            k: answers wanted, at least 1.
+            widths: `(q,) int64`, candidates kept.
+            sieve: `(n,) uint8`, non-zero for rows that must not be answered, dead ones among them.
+            deleted: as for `search`.
+            threads: threads to use.
+        """
+
+        def run(
+            batch: QueryBatch, stamp: Whole, past: Fields | None, sights: NDArray[np.float32]
+        ) -> Whole:
+            return search_packed(past or self._packed, tuple(batch), stamp, sieve, sights)
+
+        return self.answering.sift(run, queries, k, widths=widths, deleted=deleted, threads=threads)
+
     def expect(self, deleted: NDArray[np.uint8]) -> None:
         """Make at once what many searches with a mask are quicker by."""
         self.answering.expect(deleted)
@@ -219,7 +249,7 @@ class Searcher:
         return kernels.search_codes(self._codewords, self._space, graph, moved, tuple(batch), stamp)
 
     def _search_packed(self, batch: QueryBatch, stamp: Whole, past: Fields | None) -> Whole:
-        return search_packed(past or self._packed, tuple(batch), stamp)
+        return search_packed(past or self._packed, tuple(batch), stamp, NO_SIEVE, NO_SIGHT)
 
     def _moved(self, batch: QueryBatch) -> NDArray[np.float32]:
         """Return the queries in the space, flat."""

@@ -12,6 +12,7 @@ from pyroaring import BitMap
 from puffin_ann.lake.read.conditions.condition import Condition
 from puffin_ann.lake.read.conditions.matching_rows import MatchingRows
 from puffin_ann.lake.read.coverage_diff import ALL, Positions
+from puffin_ann.search.conditions.decisions import Decisions
 from puffin_ann.search.conditions.gathered import Gathered
 from puffin_ann.search.conditions.shard_rows import ShardRows
 from puffin_ann.search.conditions.ways import Sifted
@@ -47,6 +48,7 @@ class AllowedRows:
         sifted: how queries fared whose nearest rows were sifted.
         gathered: those in the index, side by side, once they were.
         asked: queries under the condition so far.
+        decisions: which ways were found to cost least.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class AllowedRows:
         self.sifted = Sifted()
         self.gathered: Gathered | None = None
         self.asked = 0
+        self.decisions = Decisions()
         self._shards: OrderedDict[int, ShardRows] = OrderedDict()
         self._lock = threading.Lock()
 

@@ -57,13 +57,13 @@ class Costs:
         """Return the seconds of a query, rows compared together, or each shard asked its way."""
         routing = self._routing
         of_all = min(1.0, allowed.rows_answered / max(1, self._rows))
-        least = ways.passing(of_all, allowed.sifted.near_short(of_all))
+        near = allowed.sifted.near_short(of_all)
+        least = ways.passing(of_all, near)
         shards = len(routing.graph_ids)
         wide = max(routing.search_width, least) * shards
         sharing = allowed.asked if allowed.gathered is None else math.inf
         rows, dimension = allowed.rows_answered, routing.dimension
-        share = max(share, of_all)
-        masked = ways.masked(routing.algorithm, dimension, wide, share, queries)
+        masked = ways.masked(routing.algorithm, dimension, wide, max(share, of_all), near, queries)
         return (
             ways.compared(rows, dimension, queries, sharing),
             masked + ways.CALLED * shards / max(1, queries),

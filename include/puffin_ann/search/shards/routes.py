@@ -12,6 +12,7 @@ from pyiceberg.io import FileIO
 from puffin_ann.ann.clustering.kernels_routing import share_widths, share_widths_of_few
 from puffin_ann.ann.core import blas
 from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.ann.core.types import Fields
 from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.errors import FormatError
@@ -69,6 +70,13 @@ class Router:
         self._doubled = doubled
         self._squares = np.einsum("ij,ij->j", doubled, doubled) * np.float32(0.25)
         self.shards = int(self._owners[-1]) + 1
+
+    def routed(self, always: NDArray[np.float32]) -> Fields:
+        """Return what `kernels_few.answer_few` chooses by, with shares of shards without cells."""
+        return (
+            self._doubled, self._squares, self._begins, self._owners, _STEPS_A_UNIT, _SHARES,
+            always,
+        )  # fmt: skip
 
     def shares(self, queries: NDArray[np.float32], probe_partitions: int) -> NDArray[np.float32]:
         """Return (q, shards) float32, shares of the search width.
@@ -149,13 +157,17 @@ class Routes:
         router = self._router
         if router is None:
             return self._everywhere(len(queries))
-        routed = router.shares(self._metric.queries_to_search_space(queries), probe_partitions)
+        routed = router.shares(self.placed(queries), probe_partitions)
         if router.shards == len(self.is_delta) and not self.is_delta.any():
             return routed
         every = np.zeros((len(queries), len(self.is_delta)), np.float32)
         every[:, : router.shards] = routed
         every[:, self.is_delta] = NEAREST_SHARE
         return every
+
+    def placed(self, queries: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return queries as cells are compared with them, (q, dc) float32."""
+        return self._metric.queries_to_search_space(queries)
 
     def to_allowed(
         self,
@@ -199,6 +211,17 @@ class Routes:
         """Return (queries, shards) float32 as `nearest` does, of every shard."""
         shares = np.where(self.is_delta, np.float32(NEAREST_SHARE), np.float32(1.0))
         return np.tile(shares, (queries, 1))
+
+    @cached_property
+    def routed(self) -> Fields:
+        """What `kernels_few.answer_few` needs to find what `nearest` does."""
+        router = self._router
+        if router is None:
+            none, no_cells = np.empty(0, np.float32), np.empty(0, np.int64)
+            every = self._everywhere(1)[0]
+            nowhere = np.empty((0, 0), np.float32)
+            return nowhere, none, no_cells, no_cells, _STEPS_A_UNIT, _SHARES, every
+        return router.routed(np.where(self.is_delta, np.float32(NEAREST_SHARE), np.float32(0)))
 
     @cached_property
     def _router(self) -> Router | None:

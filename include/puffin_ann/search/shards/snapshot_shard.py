@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.core.types import Answers
 from puffin_ann.blobs.routing import Routing
 from puffin_ann.declaration import EXACT
+from puffin_ann.engines import SearchableShard
 from puffin_ann.engines.reranked import Reranked
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
@@ -21,6 +23,12 @@ from puffin_ann.search.explain.explanation import Among, ShardWay, way_of
 from puffin_ann.search.row_locators import FileRanks, MaskedRows
 from puffin_ann.search.shards import tie_breaks
 from puffin_ann.search.shards.load import LoadedShard
+
+if TYPE_CHECKING:
+    from puffin_ann.ann.vamana.search import Searcher
+
+UNASKED = np.array([np.inf, 0, 0], np.float32)
+"""The `Sight` of a query that a shard is not asked: all that is wanted of it is known."""
 
 
 class SnapshotShard:
@@ -55,9 +63,19 @@ class SnapshotShard:
         self.loaded, self.entry = loaded, loaded.entry
         self.keys: tie_breaks.Keys = partial(loaded.locators.keys, ranks)
         self.is_in_order = ranks_in_order and loaded.locators.in_order
-        self._deleted = loaded.deleted(masked)
+        self._deleted, self._ranks = loaded.deleted(masked), ranks
         self._algorithm, self._dimension = routing.algorithm, routing.dimension
         self._metric = METRICS[routing.metric]
+
+    @property
+    def file_ranks(self) -> NDArray[np.int64]:
+        """(files,) int64, ranks of the files that rows are of; any of a file without live rows."""
+        ids = self._ranks.file_ids
+        if not len(ids):
+            return np.zeros(len(self.loaded.locators.files), np.int64)
+        at = ids.searchsorted(self.loaded.locators.files)
+        found: NDArray[np.int64] = self._ranks.ranks[at.clip(max=len(ids) - 1)]
+        return found
 
     @property
     def deleted(self) -> NDArray[np.bool_] | None:
@@ -113,20 +131,54 @@ class SnapshotShard:
         return _of_those_asking(ask, queries, widths)
 
     def sift(
-        self, near: Answers, k: int, many: int, allowed: AllowedRows
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        widths: NDArray[np.int64],
+        threads: int,
+        allowed: AllowedRows,
+        many: int,
     ) -> tuple[Answers, NDArray[np.float32]]:
-        """Return those of the nearest rows that may be answered, and how far rows are known.
+        """Return those of the rows near the queries that may be answered, and what is known so.
 
         Args:
-            near: of each query, as `search` gives them without a condition.
+            queries: (q, d) float32, contiguous.
             k: neighbours.
-            many: near rows that were asked for.
+            widths: (q,) int64, of the search for each query; 0 for none.
+            threads: to use.
             allowed: the only rows that may be answered.
+            many: near rows to ask an engine for that does not sift them itself.
 
         Returns:
-            Answers, and (q,) float32: no row that may be answered is nearer and not among them.
+            Answers, and (q, 3) float32, see `Sight`.
         """
-        return ways.sift(near, self.allowed(allowed).excluded, many, k, allowed.sifted)
+        excluded = self.allowed(allowed).excluded
+
+        def ask(
+            some: NDArray[np.float32], wide: NDArray[np.int64]
+        ) -> tuple[Answers, NDArray[np.float32]]:
+            searcher, found = packed_searcher_of(self.loaded.engine), None
+            if searcher is not None:
+                deleted = None if self._deleted is None else self._deleted.view(np.uint8)
+                sieve = excluded.view(np.uint8)
+                found = searcher.sift(
+                    some, k, widths=wide, sieve=sieve, deleted=deleted, threads=threads
+                )
+            if found is None:
+                near = self.loaded.engine.search(
+                    some, many, width=wide, deleted=self._deleted, threads=threads
+                )
+                found = ways.sift(near, excluded, many, k)
+            return found
+
+        asking = widths.nonzero()[0]
+        if len(asking) == len(queries):
+            return ask(queries, widths)
+        (some_ids, some_distances), some_sights = ask(queries[asking], widths[asking])
+        ids, distances = _nothing(len(queries), some_ids.shape[1])
+        sights = np.tile(UNASKED, (len(queries), 1))
+        ids[asking], distances[asking], sights[asking] = some_ids, some_distances, some_sights
+        return (ids, distances), sights
 
     def nearest(
         self,
@@ -187,12 +239,14 @@ class SnapshotShard:
     def _costs(self, allowed: AllowedRows, widths: NDArray[np.int64]) -> tuple[float, float]:
         """Return the seconds of a query, rows that may be answered compared or others masked."""
         rows, queries = self.allowed(allowed), len(widths)
-        share = max(self._share(allowed), allowed.sifted.near(self._share(allowed)))
+        of_all = self._share(allowed)
+        share, near = max(of_all, allowed.sifted.near(of_all)), allowed.sifted.near_short(of_all)
         sharing = math.inf if rows.is_gathered else allowed.asked
         compared = ways.compared(rows.count, self._dimension, queries, sharing)
         wide = np.maximum(widths, self._passing(allowed))
         mean = float(wide.mean())
-        return compared, ways.masked(self._algorithm, self._dimension, mean, share, queries)
+        masked = ways.masked(self._algorithm, self._dimension, mean, share, near, queries)
+        return compared, masked
 
     def _passing(self, allowed: AllowedRows) -> int:
         """Return how wide a search with the other rows masked is at least."""
@@ -214,7 +268,17 @@ def _of_those_asking(
     if len(asking) == len(queries):
         return ask(queries, widths)
     some = ask(queries[asking], widths[asking])
-    shape = len(queries), some[0].shape[1]
-    ids, distances = np.full(shape, -1, np.int64), np.full(shape, np.inf, np.float32)
+    ids, distances = _nothing(len(queries), some[0].shape[1])
     ids[asking], distances[asking] = some
     return ids, distances
+
+
+def packed_searcher_of(engine: SearchableShard) -> "Searcher | None":
+    """Return what searches a shard by packed nodes alone; None if nothing does."""
+    # Only engines of graphs have one, which others' searches would import in vain.
+    found: Searcher | None = getattr(engine, "packed_searcher", None)
+    return found
+
+
+def _nothing(queries: int, k: int) -> Answers:
+    return np.full((queries, k), -1, np.int64), np.full((queries, k), np.inf, np.float32)

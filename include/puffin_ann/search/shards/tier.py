@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property, partial
 from time import perf_counter
 from typing import Any
 
@@ -18,6 +18,7 @@ from puffin_ann.lake.read.row_vectors import RowVectorReader
 from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
+from puffin_ann.search.conditions.decisions import size_of
 from puffin_ann.search.conditions.gathered import GATHERED_BYTES, Gathered
 from puffin_ann.search.explain.explanation import ShardWay
 from puffin_ann.search.explain.recorder import current, enter
@@ -25,24 +26,22 @@ from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import Source, count_found
 from puffin_ann.search.range_search import Part
 from puffin_ann.search.shards import tie_breaks
+from puffin_ann.search.shards.among import Among, Wanted
 from puffin_ann.search.shards.cold.decide import may_be_cold
 from puffin_ann.search.shards.cold.scan import ColdShards, DamagedShardError
 from puffin_ann.search.shards.cold.tier import ColdTier
 from puffin_ann.search.shards.costs import Costs
+from puffin_ann.search.shards.few import FEW, Few, FewQueries
 from puffin_ann.search.shards.opened import OpenedShards
 from puffin_ann.search.shards.range import shard_parts, shards_within
-from puffin_ann.search.shards.reach import Reach, width_for
+from puffin_ann.search.shards.reach import Reach
 from puffin_ann.search.shards.routes import Routes
-from puffin_ann.search.shards.sifting import sift_first
-from puffin_ann.search.shards.together import FEW, Together
 from puffin_ann.search.snapshot_view import SnapshotView
 from puffin_ann.settings import CacheMode, settings
 
 log = logging.getLogger("puffin_ann")
 
 # Made once: functions that are made by each call would make what they are annotated with anew.
-Bools = NDArray[np.bool_]
-Vectors = NDArray[np.float32]
 Numbers = NDArray[np.floating[Any]]
 
 
@@ -80,7 +79,6 @@ class ShardTier:
         self.way: ways.Way | None = None
         self._costs, self._reach = Costs(version), Reach(version.routing)
         self._opened = OpenedShards(io, version, view, cache, scope, reader)
-        self._together = Together()
         self._threads = settings().thread_count
         self._mode = mode
 
@@ -111,7 +109,8 @@ class ShardTier:
         if allowed is not None:
             allowed.asked += len(queries)
         if allowed is not None and self._may_sift and len(queries):
-            return self._among(queries, k, width, probe_partitions, allowed)
+            asked = Wanted(k, width, probe_partitions)
+            return self._among.answer(queries, asked, allowed, is_told=self.way is not None)
         return self._search(queries, k, width, probe_partitions, allowed, by_ranges=by_ranges)
 
     def _search(
@@ -128,6 +127,10 @@ class ShardTier:
             return self._compared(queries, k, allowed)
         wide = self._reach.width(k, width)
         asked = self._reach.cells(k, probe_partitions)
+        if allowed is None:
+            few = self._ask_few(queries, k, wide, asked)
+            if few is not None:
+                return self._with_others(queries, k, few)
         if allowed is None or probe_partitions is not None:
             shares = self.routes.nearest(queries, asked)
         else:
@@ -152,70 +155,29 @@ class ShardTier:
             touched |= rest.any(axis=0)
         return sources, int(np.count_nonzero(touched))
 
+    def _with_others(
+        self, queries: NDArray[np.float32], k: int, few: Few
+    ) -> tuple[list[Source], int]:
+        """Return what graphs answered together, and the shards that are none; see `search`."""
+        sources, touched = [few.source], int(np.count_nonzero(few.widths.max(axis=1)))
+        if few.is_part:
+            few.widths[self._few.numbers] = 0
+            sources += self._probe(queries, k, few.widths.T, None)
+        return sources, touched
+
     @property
     def _may_sift(self) -> bool:
         """Tell whether near rows may be sifted: not where the table is read to compare them."""
         is_whole = self._routing.vectors == "float32" and self._routing.algorithm != EXACT
         return is_whole and self.way in (None, ways.Way.SIFT)
 
-    def _among(
-        self,
-        queries: NDArray[np.float32],
-        k: int,
-        width: int | None,
-        probe_partitions: int | None,
-        allowed: AllowedRows,
-    ) -> tuple[list[Source], int]:
-        """Answer as `search` does: sift near rows where that costs least, else search."""
-        of_all = min(1.0, allowed.rows_answered / max(1, self._version.vectors))
-        wide = self._reach.width(k, width)
-        may_pay = self.way is not None or self._costs.sifting_may_pay(
-            wide, of_all, allowed, len(queries)
-        )
-        if not of_all or not may_pay:
-            return self._search(queries, k, width, probe_partitions, allowed, by_ranges=False)
-        probed = [0]
-
-        @lru_cache(1)
-        def widths_among(share: float) -> tuple[int, Numbers]:
-            many, near = ways.wanted(k, share), ways.expected(k, share)
-            shares = self.routes.nearest(queries, self._reach.cells(near, probe_partitions))
-            widths = np.rint(shares * width_for(near, wide, k))
-            return many, np.where(shares > 0.0, np.maximum(many, widths), 0)
-
-        def pays() -> bool:
-            if self.way is not None:
-                return True
-            share = allowed.sifted.near(of_all)
-            many = ways.wanted(k, share)
-            # Of the nearest shard alone it may be too much: then it is not worth to find routes.
-            least = width_for(ways.expected(k, share), wide, k)
-            if not self._costs.sifting_pays(least, many, share, allowed, len(queries)):
-                return False
-            _, widths = widths_among(share)
-            width = float(widths.sum(axis=1).mean())
-            rows = many * np.count_nonzero(widths) / len(queries)
-            return self._costs.sifting_pays(width, rows, share, allowed, len(queries))
-
-        def sift(asked: Bools, share: float) -> tuple[list[Source], Bools]:
-            many, widths = widths_among(share)
-            some = widths if asked.all() else np.where(asked[:, None], widths, 0)
-            probed.append(int(np.count_nonzero(some.any(axis=0))))
-            horizons = np.full((len(self._routing.shards), len(queries)), np.inf, np.float32)
-            found = self._probe(queries, k, some, allowed, (many, horizons))
-            distances = np.concatenate([source.distances for source in found], axis=1)
-            enough = ways.is_enough(distances, horizons.min(axis=0), k)
-            short = asked & ~enough
-            seen = many * int(np.count_nonzero(some[short]))
-            allowed.sifted.add_short(seen, int(np.count_nonzero(np.isfinite(distances[short]))))
-            return found, enough
-
-        def search(left: Vectors) -> list[Source]:
-            found, shards = self._search(left, k, width, probe_partitions, allowed, by_ranges=False)
-            probed.append(shards)
-            return found
-
-        return sift_first(queries, sift, pays, search, allowed.sifted, of_all), max(probed)
+    @cached_property
+    def _among(self) -> Among:
+        """Sifts rows near queries for those that satisfy a condition."""
+        return Among(
+            self._version, self.routes, self._costs, self._reach, self._probe, self._ask_few,
+            partial(self._search, by_ranges=False),
+        )  # fmt: skip
 
     def _compares(self, allowed: AllowedRows, queries: NDArray[np.float32]) -> bool:
         """Tell whether the rows of all shards that may be answered are compared in one go.
@@ -228,7 +190,13 @@ class ShardTier:
         has_vectors = routing.vectors == "float32" and routing.algorithm != EXACT
         if not has_vectors or current() is not None or self.way not in (None, ways.Way.COMPARE):
             return False
-        return self.way is not None or self._costs.comparing_pays(allowed, len(queries))
+        if self.way is not None:
+            return True
+        return allowed.decisions.of(
+            ("compare", size_of(len(queries)), allowed.gathered is None),
+            allowed.asked,
+            lambda: self._costs.comparing_pays(allowed, len(queries)),
+        )
 
     def _compared(
         self, queries: NDArray[np.float32], k: int, allowed: AllowedRows
@@ -363,8 +331,8 @@ class ShardTier:
             k: neighbours.
             widths: (q, shards).
             allowed: the only rows that may be answered.
-            sifting: how many near rows to sift those from, and (shards, q) float32, where it is put
-                up to which distance they are known; None: they are searched.
+            sifting: how many near rows to sift those from, and (shards, q, 3) float32, where the
+                `Sight` of each is put; None: they are searched.
         """
         columns = np.array(widths.T, np.int64, order="C")
         asked = np.flatnonzero(columns.any(axis=1)).tolist()
@@ -377,25 +345,15 @@ class ShardTier:
         shards = {number: self._opened.open(self._routing.shards[number]) for number in asked}
         enter("search shards")
         recorder = current()
-        together: dict[int, Source] = {}
         among = None if sifting is None or allowed is None else allowed
-        # Whoever is told how long each shard took has them asked one by one.
-        if len(queries) <= FEW and len(asked) > 1 and allowed is among and recorder is None:
-            together = self._together.ask(shards, queries, sifting[0] if sifting else k, columns)
 
         def answer(number: int) -> Source:
             shard, wide, began = shards[number], columns[number], perf_counter()
-            if among is None and number in together:
-                return together[number]
             if sifting is None or among is None:
                 answers = shard.search(queries, k, wide, threads, allowed, self.way)
             else:
-                many, horizons = sifting
-                if number in together:
-                    near = together[number].ordinals, together[number].distances
-                else:
-                    near = shard.search(queries, many, wide, threads)
-                answers, horizons[number] = shard.sift(near, k, many, among)
+                many, sights = sifting
+                answers, sights[number] = shard.sift(queries, k, wide, threads, among, many)
             if len(asked) == 1 and not shard.is_in_order:  # else `merge` orders ties
                 answers = tie_breaks.by_locator(answers, shard.keys)
             if recorder is not None:
@@ -404,3 +362,24 @@ class ShardTier:
             return Source(*answers, shard.keys, shard.entry.shard_id)
 
         return list(blas.parallel(answer, asked, at_once))
+
+    def _ask_few(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        wide: int,
+        cells: int,
+        allowed: AllowedRows | None = None,
+    ) -> Few | None:
+        """Ask shards together, once all are open; None if they have to be asked one by one.
+
+        Whoever is told how long each took has them asked so.
+        """
+        if len(queries) > FEW or len(self._opened.kept) < len(self._routing.shards):
+            return None
+        return None if current() is not None else self._few.ask(queries, k, wide, cells, allowed)
+
+    @cached_property
+    def _few(self) -> FewQueries:
+        shards = [self._opened.open(entry) for entry in self._routing.shards]
+        return FewQueries(shards, self.routes, self._routing.metric)

@@ -7,11 +7,11 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from puffin_ann.ann.core.types import Fields
+from puffin_ann.ann.core.types import HORIZON, SEEN, THROUGH, Fields
 from puffin_ann.ann.graph.arguments import Pools, QueryBatch
 from puffin_ann.ann.graph.kernels_answer import candidates_kept, write_nearest
 from puffin_ann.ann.graph.kernels_frontier import insert, passed_room
-from puffin_ann.ann.graph.primitives import U64, Whole, row_of, squared_of
+from puffin_ann.ann.graph.primitives import F32, U64, Whole, row_of, squared_of
 from puffin_ann.ann.simd.fastscan import BLOCK
 from puffin_ann.ann.simd.intrinsics import numbers_at, rows_at
 from puffin_ann.ann.simd.kernels_distance import distance, dot, order_key
@@ -36,6 +36,8 @@ by the root of the number of dimensions: five standard deviations and more, as r
 ROW_AHEAD = 32
 """Numbers of each row to be measured that are asked for ahead: the machine itself fetches what
 follows. To ask for whole rows of 384 takes a twentieth longer."""
+LAST = 4
+"""Candidates that tell where a pool ends."""
 LONGEST = 2.0**12
 """Rows are shorter than 1. Of the distances of a query so much longer, few digits would be left:
 it is answered by comparing all rows."""
@@ -46,6 +48,11 @@ over full vectors, which estimates alone would not."""
 WIDER_AGAIN, WIDEST_AGAIN = 2, 4
 """So much wider, and at most, a query is searched again that found fewer rows than are wanted,
 since some entered more than once and left others no place: to compare all would take longer."""
+
+NO_SIEVE, NO_SIEVES = np.empty(0, np.uint8), np.empty(0, np.uint64)
+"""For a search in which every live row may be answered, of one graph or of several."""
+NO_SIGHT, NO_SIGHTS = np.empty((1, 3), np.float32), np.empty((1, 1, 3), np.float32)
+"""What such a search leaves as it is."""
 
 _bytes, _numbers = numbers_at(types.uint8), numbers_at(types.uint32)
 _floats, _rows = numbers_at(types.float32), rows_at(types.float32)
@@ -173,12 +180,26 @@ def _room_for(candidates, gone, best, numbers, dim, bits):  # type: ignore[no-un
     )
 
 
+@inlined
+def _horizon(pool, full, metric, queries, query, square, vectors):  # type: ignore[no-untyped-def]
+    """Return up to which distance of a query its rows are known: that of the last of a full pool.
+
+    They are in the order of their estimates: the farthest of several is where the pool ends.
+    """
+    horizon = F32(-np.inf)
+    for i in range(max(0, full - LAST), full):
+        row: Any = np.int64(row_of(pool[i]))
+        horizon = max(horizon, F32(distance(metric, queries, query, square, vectors, row)))
+    return horizon
+
+
 @kernel()
 def ask(
     nodes: PackedGraph,
     vectors: NDArray[np.float32],
     deleted: NDArray[np.uint8],
     live: Whole,
+    sieve: NDArray[np.uint8],
     stamps: NDArray[np.uint8],
     stamp: Whole,
     metric: int,
@@ -189,6 +210,7 @@ def ask(
     room: Room,
     ids: NDArray[np.int64],
     distances: NDArray[np.float32],
+    sight: NDArray[np.float32],
 ) -> Whole:
     """Answer a query from one graph; return how many answers there are.
 
@@ -197,6 +219,8 @@ def ask(
         vectors: `(n, d) float32`, its rows as stored.
         deleted: `(n,) uint8`, or empty if all rows are live.
         live: how many rows are.
+        sieve: `(n,) uint8`, non-zero for rows that must not be answered, or empty. Rows are looked
+            for as without it, and these then left out.
         stamps: `(n,) uint8`, see `walk`.
         stamp: of this search, see `_next_stamps`.
         metric: code.
@@ -207,26 +231,35 @@ def ask(
         room: scratch, which is wide enough.
         ids: `(k,) int64`, written; -1 where there is none.
         distances: `(k,) float32`, written; infinite there.
+        sight: `(3,) float32`, written if there is a sieve; see `Sight`.
     """
     length = place_query(nodes, metric, queries, query, square, room.asked, room.placed)
     found: Whole = U64(0)
+    if len(sieve):
+        sight[HORIZON], sight[SEEN], sight[THROUGH] = F32(-np.inf), F32(0), F32(0)
     if length < LONGEST:
         rotate(room.placed, nodes.across, nodes.within, room.scratch, room.moved, U64(0))
         step, base = tables_of(room.moved, nodes.bits, room.tables, room.scratch)
         keep = _candidates_kept(width, len(ids), live)
-        most = _most_kept(keep, live, nodes.bits)
+        most = _most_kept(keep, live, nodes.bits) if len(sieve) == 0 else keep
         asked = room.moved if nodes.row_bytes else room.asked
         placed = PlacedQuery(asked, room.tables, step, base)
         while True:
             passed = room.passed[: passed_room(keep, len(vectors) - live) + 1]
-            found = walk(
-                nodes, vectors.reshape(-1), placed, Pools(room.pool, keep, passed, deleted),
+            found, is_full, seen, wanted = walk(
+                nodes, vectors.reshape(-1), placed, Pools(room.pool, keep, passed, deleted), sieve,
                 stamps, np.uint8(stamp), room.best, room.estimates,
             )  # fmt: skip
             if found == U64(0) or found >= U64(len(ids)) or keep == most:
                 break
             keep = min(WIDER_AGAIN * keep, most)
             stamps[:] = 0
+        if len(sieve):
+            sight[SEEN], sight[THROUGH] = F32(seen), F32(wanted)
+            if seen >= live:
+                sight[HORIZON] = np.inf
+            elif is_full:
+                sight[HORIZON] = _horizon(room.pool, keep, metric, queries, query, square, vectors)
     return answer(
         metric, queries, query, square, length, _error_of_codes(nodes), room.best, found, vectors,
         ids, distances,
@@ -234,7 +267,13 @@ def ask(
 
 
 @kernel(allocates=True)
-def search_packed(graph_fields: Fields, batch_fields: Fields, stamp: Whole) -> Whole:
+def search_packed(
+    graph_fields: Fields,
+    batch_fields: Fields,
+    stamp: Whole,
+    sieve: NDArray[np.uint8],
+    sights: NDArray[np.float32],
+) -> Whole:
     """Answer queries.
 
     Args:
@@ -242,6 +281,8 @@ def search_packed(graph_fields: Fields, batch_fields: Fields, stamp: Whole) -> W
         batch_fields: of `QueryBatch`: the queries; its answers are written. The spare candidates
             may be measured where rounding can have swapped them.
         stamp: the last one used; 0 at first.
+        sieve: see `ask`.
+        sights: `(q, 3) float32`, at least one, written if there is a sieve: see `Sight`.
 
     Returns:
         The last stamp used.
@@ -258,8 +299,9 @@ def search_packed(graph_fields: Fields, batch_fields: Fields, stamp: Whole) -> W
         stamp = _next_stamps(batch.stamps, stamp)
         square = dot(queries, q, queries, q)
         batch.counts[q] = ask(
-            nodes, batch.vectors, batch.deleted, live, batch.stamps, stamp, batch.metric, queries,
-            q, square, batch.widths[q], room, batch.ids[q], batch.distances[q],
+            nodes, batch.vectors, batch.deleted, live, sieve, batch.stamps, stamp, batch.metric,
+            queries, q, square, batch.widths[q], room, batch.ids[q], batch.distances[q],
+            sights[q if len(sieve) else 0],
         )  # fmt: skip
     return stamp
 
@@ -276,6 +318,8 @@ def search_several(
     ids: NDArray[np.int64],
     distances: NDArray[np.float32],
     counts: NDArray[np.int64],
+    sieves: NDArray[np.uint64],
+    sights: NDArray[np.float32],
 ) -> Whole:
     """Answer a few queries from several graphs each: one call where there would be as many.
 
@@ -290,6 +334,9 @@ def search_several(
         ids: `(graphs, q, k) int64`, written; -1 where there is none.
         distances: `(graphs, q, k) float32`, written; infinite there.
         counts: `(graphs, q) int64`, written: how many answers there are.
+        sieves: `(graphs,) uint64`, addresses of the sieve of each, see `ask`; or empty.
+        sights: `(graphs, q, 3) float32`, at least one, written if there are sieves: see `Sight`;
+            where a query is not asked, nothing is seen, and all known.
 
     Returns:
         The last stamp used.
@@ -314,6 +361,9 @@ def search_several(
                 ids[g, q, :] = -1
                 distances[g, q, :] = np.inf
                 counts[g, q] = 0
+                if len(sieves):
+                    sights[g, q, HORIZON] = np.inf
+                    sights[g, q, SEEN] = sights[g, q, THROUGH] = 0
                 continue
             graph = graphs[g]
             rows, size = graph.rows, graph.rows * graph.stride
@@ -323,10 +373,12 @@ def search_several(
                 _floats(graph.origin, dim), graph.scale, _rows(graph.across, dim >> 4, dim >> 4),
                 _rows(graph.within, 16, 16), graph.length,
             )  # fmt: skip
+            sieve = _bytes(sieves[g] if len(sieves) else stamps[g], rows if len(sieves) else 0)
+            sight = sights[g if len(sieves) else 0, q if len(sieves) else 0]
             counts[g, q] = ask(
                 nodes, _rows(graph.vectors, rows, dimension),
-                _bytes(graph.deleted, rows if graph.live < rows else 0), graph.live,
+                _bytes(graph.deleted, rows if graph.live < rows else 0), graph.live, sieve,
                 _bytes(stamps[g], rows), stamp, metric, queries, q, square, widths[g, q], room,
-                ids[g, q], distances[g, q],
+                ids[g, q], distances[g, q], sight,
             )  # fmt: skip
     return stamp

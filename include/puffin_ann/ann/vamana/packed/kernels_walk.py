@@ -251,12 +251,16 @@ def walk(
     vectors: NDArray[np.float32],
     query: PlacedQuery,
     pools: Pools,
+    sieve: NDArray[np.uint8],
     stamps: NDArray[np.uint8],
     done: np.uint8,
     best: NDArray[np.uint64],
     estimates: NDArray[np.float32],
-) -> Whole:
-    """Find live rows near a query; return how many, none where deleted ones left too few of them.
+) -> tuple[Whole, bool, Whole, Whole]:
+    """Find live rows near a query.
+
+    Return how many, none where deleted ones left too few of them; whether the pool of live rows is
+    full; how many of them were expanded, and how many of those are wanted.
 
     By two bits a dimension a row enters a pool once: the first estimate near enough may stand. By
     one bit it enters again with every estimate near enough, from each neighbour expanded, and is
@@ -268,11 +272,13 @@ def walk(
         vectors: flat `(n · d,) float32`, rows as stored.
         query: as the nodes are.
         pools: written; as many of the nearest live candidates as it keeps are expanded.
+        sieve: `(n,) uint8`, non-zero for live rows that are not wanted; empty if all are. They are
+            gone through like others.
         stamps: `(n,) uint8`; rows that carry `done` were expanded, those with one less were in a
             pool.
         done: stamp of this search, at least 2; no row carries it or the one before it yet.
         best: uint64, its length less 1 is how many are wanted; written: the nearest live rows
-            expanded, by their squared distances, ascending.
+            expanded that are, by their squared distances, ascending.
         estimates: `(32,) float32`, scratch.
     """
     packed, numbers = nodes.bytes, nodes.numbers
@@ -282,7 +288,7 @@ def walk(
     dimension, again = U64(len(query.asked)), nodes.bits == 1
     coded, blocks_at = nodes.row_bytes > 0, U64(HEAD_BYTES) + U64(nodes.row_bytes)
     full = U64(pools.keep)
-    current = beside = found = U64(0)
+    current = beside = found = seen = wanted = U64(0)
     key = candidate(F32(0), nodes.entry)
     size, count = start(key, pool, passed, deleted)
     met = U64(size)
@@ -304,7 +310,10 @@ def walk(
             own = _squared(vectors, row * dimension, factor, query.asked)
         own = max(own + addend, F32(0))
         if lives:
-            found = _kept(best, found, candidate(own, row))
+            seen += U64(1)
+            if not is_deleted(sieve, row):
+                wanted += U64(1)
+                found = _kept(best, found, candidate(own, row))
         degree = min(U64(numbers[head]), U64(nodes.most))
         at += blocks_at
         for begin in range(U64(0), degree, U64(BLOCK)):
@@ -324,4 +333,5 @@ def walk(
         key = next_open(pool, current, size, full, passed, beside, count)
         if key != following and key != NOBODY:
             _prefetch_node(nodes, vectors, dimension, key)
-    return found if found_enough(met, full, deleted) else U64(0)
+    found = found if found_enough(met, full, deleted) else U64(0)
+    return found, size == full, seen, wanted

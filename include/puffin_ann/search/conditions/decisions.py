@@ -1,0 +1,41 @@
+"""What was found to cost least under a condition: not every query has it found out again."""
+
+from collections.abc import Callable, Hashable
+
+AGAIN = 8
+"""It is found out again once an eighth more queries have asked: what they met tells more."""
+MOST = 64
+"""Questions whose answers are kept."""
+
+
+class Decisions:
+    """Which way pays, by what is asked; safe for several threads, which may find it out twice."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, tuple[bool, int]] = {}
+
+    def of(self, question: Hashable, asked: int, decide: Callable[[], bool]) -> bool:
+        """Return what was decided, or decide.
+
+        Args:
+            question: what is to be decided.
+            asked: queries under the condition so far.
+            decide: finds it out.
+        """
+        known = self._known.get(question)
+        if known is not None and asked <= known[1]:
+            return known[0]
+        found = decide()
+        if len(self._known) >= MOST:
+            self._known.clear()
+        self._known[question] = found, asked + asked // AGAIN
+        return found
+
+    def clear(self) -> None:
+        """Forget what was decided."""
+        self._known.clear()
+
+
+def size_of(queries: int) -> int:
+    """Return what batches have in common that cost about the same a query."""
+    return queries.bit_length()

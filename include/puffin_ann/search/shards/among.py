@@ -1,0 +1,206 @@
+"""Queries under a condition: near rows are sifted where that costs least, else searched for."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.ann.core.types import HORIZON, SEEN, THROUGH
+from puffin_ann.search.conditions import ways
+from puffin_ann.search.conditions.allowed_rows import AllowedRows
+from puffin_ann.search.conditions.decisions import size_of
+from puffin_ann.search.index_version import IndexVersion
+from puffin_ann.search.merge import Source
+from puffin_ann.search.shards.costs import Costs
+from puffin_ann.search.shards.few import Few
+from puffin_ann.search.shards.reach import Reach, width_for
+from puffin_ann.search.shards.routes import Routes
+from puffin_ann.search.shards.sifting import sift_first
+from puffin_ann.search.shards.snapshot_shard import UNASKED
+
+Vectors = NDArray[np.float32]
+
+
+class Wanted(NamedTuple):
+    """What is wanted of a search; see `ShardTier.search`."""
+
+    k: int
+    width: int | None
+    probe_partitions: int | None
+
+
+class Probe(Protocol):
+    """Searches shards; see `ShardTier._probe`."""
+
+    def __call__(
+        self,
+        queries: Vectors,
+        k: int,
+        widths: NDArray[np.number[Any]],
+        allowed: AllowedRows | None,
+        sifting: tuple[int, Vectors] | None = None,
+    ) -> list[Source]:
+        """Return what they answer."""
+
+
+class Among:
+    """Searches the shards of a version under conditions.
+
+    Args:
+        version: of the index.
+        routes: to its shards.
+        costs: of each way.
+        reach: how far searches go.
+        probe: searches shards.
+        ask_few: has shards sift near rows together, see `ShardTier._ask_few`.
+        search: answers without sifting, see `ShardTier._search`.
+    """
+
+    def __init__(
+        self,
+        version: IndexVersion,
+        routes: Routes,
+        costs: Costs,
+        reach: Reach,
+        probe: Probe,
+        ask_few: Callable[[Vectors, int, int, int, AllowedRows | None], Few | None],
+        search: Callable[
+            [Vectors, int, int | None, int | None, AllowedRows | None],
+            tuple[list[Source], int],
+        ],
+    ) -> None:
+        self._rows, self._shards = version.vectors, len(version.routing.shards)
+        # Packed nodes are sifted while they are walked: only what may be answered is listed.
+        self._lists_all = version.routing.algorithm != "vamana"
+        self._routes, self._costs, self._reach = routes, costs, reach
+        self._probe, self._ask_few, self._search = probe, ask_few, search
+
+    def answer(
+        self, queries: Vectors, wanted: Wanted, allowed: AllowedRows, *, is_told: bool
+    ) -> tuple[list[Source], int]:
+        """Answer as `ShardTier.search` does.
+
+        Args:
+            queries: (q, d) float32, at least one.
+            wanted: of the search.
+            allowed: the only rows that may be answered.
+            is_told: to sift, whatever it costs.
+        """
+        share = min(1.0, allowed.rows_answered / max(1, self._rows))
+        asked = _Asked(self, queries, wanted, allowed, share)
+        if not share or not (is_told or asked.may_pay()):
+            return self._search(queries, *wanted, allowed)
+        pays = (lambda: True) if is_told else asked.pays
+        sources = sift_first(queries, asked.sift, pays, asked.search, allowed.sifted, share)
+        return sources, asked.shards
+
+
+class _Asked:
+    """Some queries under a condition.
+
+    Attributes:
+        shards: most shards that were searched so far, over all queries.
+    """
+
+    def __init__(
+        self, among: Among, queries: Vectors, wanted: Wanted, allowed: AllowedRows, share: float
+    ) -> None:
+        self._among, self._queries = among, queries
+        self._wanted, self._allowed, self._share = wanted, allowed, share
+        self._wide = among._reach.width(wanted.k, wanted.width)
+        self._key = wanted, size_of(len(queries)), allowed.gathered is None
+        self.shards = 0
+
+    def may_pay(self) -> bool:
+        """Tell whether to sift could be cheapest, were all rows near the queries to be answered."""
+        costs, queries = self._among._costs, len(self._queries)
+        return self._allowed.decisions.of(
+            ("may sift", self._key),
+            self._allowed.asked,
+            lambda: costs.sifting_may_pay(self._wide, self._share, self._allowed, queries),
+        )
+
+    def pays(self) -> bool:
+        """Tell whether to sift is expected to cost least."""
+        return self._allowed.decisions.of(("sift", self._key), self._allowed.asked, self._pays)
+
+    def _pays(self) -> bool:
+        costs, allowed, queries = self._among._costs, self._allowed, len(self._queries)
+        share = allowed.sifted.near(self._share)
+        listed, wide = self._listed(share), self._width(share)
+        # Of the nearest shard alone it may be too much: then it is not worth to find routes.
+        if not costs.sifting_pays(wide, listed, share, allowed, queries):
+            return False
+        widths = self._widths(share)
+        width = float(widths.sum(axis=1).mean())
+        rows = listed * np.count_nonzero(widths) / queries
+        return costs.sifting_pays(width, rows, share, allowed, queries)
+
+    def sift(
+        self, asked: NDArray[np.bool_], share: float
+    ) -> tuple[list[Source], NDArray[np.bool_]]:
+        """Sift the rows near some queries; see `sifting.Sift`."""
+        found = self._sift_together(share) if asked.all() else None
+        sources, sights = self._sift_apart(asked, share) if found is None else found
+        distances = np.concatenate([source.distances for source in sources], axis=1)
+        enough = ways.is_enough(distances, sights[:, HORIZON], self._wanted.k)
+        sifted, short = self._allowed.sifted, asked & ~enough
+        sifted.add_rows(*_seen(sights))
+        if short.any():
+            sifted.add_short(*_seen(sights[short]))
+        return sources, enough
+
+    def search(self, left: Vectors) -> list[Source]:
+        """Answer queries otherwise."""
+        sources, shards = self._among._search(left, *self._wanted, self._allowed)
+        self.shards = max(self.shards, shards)
+        return sources
+
+    def _sift_together(self, share: float) -> tuple[list[Source], Vectors] | None:
+        """Return what shards sift together, and (q, 3) sights; None if they cannot."""
+        among = self._among
+        if among._lists_all:
+            return None
+        wide, cells = self._width(share), self._cells(share)
+        few = among._ask_few(self._queries, self._wanted.k, wide, cells, self._allowed)
+        if few is None:
+            return None
+        self.shards = max(self.shards, int(np.count_nonzero(few.widths.max(axis=1))))
+        return [few.source], few.sights
+
+    def _sift_apart(self, asked: NDArray[np.bool_], share: float) -> tuple[list[Source], Vectors]:
+        """Return what each shard sifts, and (q, 3) sights."""
+        among, widths = self._among, self._widths(share)
+        if not asked.all():
+            widths = np.where(asked[:, None], widths, 0)
+        self.shards = max(self.shards, int(np.count_nonzero(widths.any(axis=0))))
+        sights = np.tile(UNASKED, (among._shards, len(asked), 1))
+        many = ways.wanted(self._wanted.k, share)
+        sources = among._probe(self._queries, self._wanted.k, widths, self._allowed, (many, sights))
+        together = sights.sum(axis=0)
+        together[:, HORIZON] = sights[:, :, HORIZON].min(axis=0)
+        return sources, together
+
+    def _widths(self, share: float) -> NDArray[np.number[Any]]:
+        """Return (q, shards), how widely to search each shard."""
+        shares = self._among._routes.nearest(self._queries, self._cells(share))
+        widths = np.rint(shares * self._width(share))
+        return np.where(shares > 0.0, np.maximum(self._listed(share), widths), 0)
+
+    def _cells(self, share: float) -> int:
+        near = ways.expected(self._wanted.k, share)
+        return self._among._reach.cells(near, self._wanted.probe_partitions)
+
+    def _width(self, share: float) -> int:
+        return width_for(ways.expected(self._wanted.k, share), self._wide, self._wanted.k)
+
+    def _listed(self, share: float) -> int:
+        """Return how many rows each search lists."""
+        k = self._wanted.k
+        return ways.wanted(k, share) if self._among._lists_all else k
+
+
+def _seen(sights: Vectors) -> tuple[int, int]:
+    """Return how many rows near queries were seen, and may be answered, by (q, 3) sights."""
+    return int(sights[:, SEEN].sum()), int(sights[:, THROUGH].sum())

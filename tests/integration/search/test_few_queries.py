@@ -1,0 +1,66 @@
+"""A query alone, answered in one call of a kernel, is answered as one that asks each shard."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from puffin_ann import open_index
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
+from puffin_ann.search.conditions.ways import Way
+from tests.support import builds
+from tests.support.paths import SAMPLE
+
+ROWS, QUERIES, K = 6000, 40, 10
+
+
+@pytest.fixture(params=["l2", "cosine", "ip"])
+def lately_changed(request, catalog):
+    """An index of four graphs of packed nodes, some rows dead, and its table; and queries."""
+    words = pq.read_table(SAMPLE, columns=["embedding"])
+    rows = words.slice(0, ROWS).append_column("draw", pa.array(np.arange(ROWS) * 7919 % ROWS))
+    table = catalog.create_table("demo.words", schema=rows.schema)
+    table.append(rows)
+    declared = builds.declaration(
+        algorithm="vamana", metric=request.param, shards=4, partitions_per_shard=8, gate={}
+    )
+    builds.build(declared, "run")
+    table.refresh().delete("draw >= 500 and draw < 900")
+    queries = np.stack(words.slice(ROWS, QUERIES)["embedding"].to_numpy(zero_copy_only=False))
+    return table, declared, rows, queries.astype(np.float32)
+
+
+def assert_alike(index, queries, **options):
+    """Hold answers to those of a search that is explained, which asks each shard for itself."""
+    for number in range(len(queries)):
+        for few in (queries[number : number + 1], queries[number : number + 3]):
+            found = index.search(few, K, **options)
+            apart = index.search(few, K, explain=True, **options)
+            for name in ("query", "rank", "distance", "locator"):
+                assert found.column(name).to_pylist() == apart.column(name).to_pylist()
+
+
+def test_a_query_alone_is_answered_as_by_shards_one_by_one(lately_changed):
+    table, _, _, queries = lately_changed
+    index = open_index(table.refresh(), builds.INDEX)
+    index.warm()
+    assert_alike(index, queries)
+    assert_alike(index, queries[:5], width=200, probe_partitions=1)
+    assert_alike(index, queries[:5], width=20_000)  # as many as there are: rows are compared
+    assert index._shards._few._ties <= 2 * len(queries)
+    index._shards.way = Way.SIFT
+    for most in (5900, 3000, 400, 30):
+        assert_alike(index, queries[:10], where=f"draw < {most}")
+
+
+def test_rows_that_are_equally_far_come_in_the_order_of_their_locators(lately_changed):
+    table, declared, rows, queries = lately_changed
+    twins = rows.slice(0, 800)
+    table.refresh().append(twins)
+    refresh_in_process(declared, run_id="refresh", force=True)
+    index = open_index(table.refresh(), builds.INDEX)
+    index.warm()
+    near = np.stack(rows["embedding"].slice(0, 20).to_numpy(zero_copy_only=False))
+    assert_alike(index, near.astype(np.float32))
+    assert_alike(index, queries[:10])
+    assert_alike(index, queries[:10], columns=["draw"], where="draw >= 0")
