@@ -10,14 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from puffin_ann.ann.core.memmap import new_array
 from puffin_ann.ann.core.types import Answers, Width
 from puffin_ann.ann.ivf import lists as inverted
-from puffin_ann.ann.ivf import search as searching
 from puffin_ann.ann.ivf.lists import Lists, Trained
 from puffin_ann.ann.ivf.search import Searcher
-from puffin_ann.ann.simd import fastscan
-from puffin_ann.array_files import load_array
 from puffin_ann.blobs import ivf as ivf_blob
 from puffin_ann.blobs.encoding.stored_vectors import PLAIN, Stored
 from puffin_ann.blobs.ivf import Ivf
@@ -30,15 +26,13 @@ from puffin_ann.engines.base import (
     exclude,
 )
 from puffin_ann.engines.exact import StoredVectors, append_vectors
+from puffin_ann.engines.ivf_unpacked import open_beside, write_beside
 from puffin_ann.errors import BlobFormatError, LocalCopyError
 
-PACKED = f"packed-{fastscan.ORDER}.npy"
 KEPT_EFFORTS = 1024
 SCANNED = 16
 """Rows whose codes are scanned in the time in which one is compared exactly; between what that is
 for a query alone and for one of a large batch. Where fewer live than that, they are compared."""
-INVERSE_NORMS = "inverse-norms.npy"
-"""Written beside the unpacked blob: codes as this machine scans them, and norms for cosine."""
 
 
 class IvfShard(StoredVectors):
@@ -267,24 +261,13 @@ class IvfPqEngine:
         return ivf_blob.write(built, out, stored)
 
     def unpack(self, source: BinaryIO, directory: Path, *, searched: bool = True) -> None:
-        """Turn a blob into files to be memory-mapped, and add the codes as they are scanned."""
+        """Turn a blob into files to be memory-mapped, and add what searches are quick by."""
         ivf_blob.unpack(source, directory)
         ivf = ivf_blob.open(directory)
-        _, lists = _parts(ivf)
-        if lists is None or ivf.codebook is None:
+        trained, lists = _parts(ivf)
+        if trained is None or lists is None:
             return
-        blocks = int(searching.block_starts(lists.starts)[0][-1])
-        groups = fastscan.groups_of(len(ivf.codebook))
-        shape = (blocks, groups, fastscan.GROUP_BYTES)
-        out = new_array(directory / PACKED, np.uint8, shape)
-        at = 0
-        for piece in searching.pack_codes(lists, len(ivf.codebook)):
-            out[at : at + len(piece)] = piece
-            at += len(piece)
-        if searched:
-            out.flush()
-        if ivf.metric == "cosine" and ivf.vectors is not None:
-            np.save(directory / INVERSE_NORMS, searching.inverse_norms(ivf.vectors))
+        write_beside(directory, trained, lists, ivf.vectors, searched=searched)
 
     def open(self, directory: Path) -> "IvfShard | CodedShard":
         """Open an unpacked shard; a `CodedShard` if its vectors are not stored.
@@ -296,21 +279,22 @@ class IvfPqEngine:
         trained, lists = _parts(ivf)
         if trained is None or lists is None:
             return IvfShard(ivf, None)
-        packed = inverse_norms = None
+        stored = ivf.vectors is not None
         try:
-            # Another machine of the same cache may have written another order: then it is made now.
-            if (directory / PACKED).exists():
-                packed = load_array(directory / PACKED, mapped=True)
-            if ivf.vectors is None:
-                nothing = np.zeros((0, ivf.dimension), np.float32)
-                return CodedShard(
-                    ivf, trained, lists, Searcher(trained, lists, nothing, None, packed)
-                )
-            if ivf.metric == "cosine":
-                inverse_norms = load_array(directory / INVERSE_NORMS)
-            return IvfShard(ivf, Searcher(trained, lists, ivf.vectors, inverse_norms, packed))
+            beside = open_beside(directory, trained, ivf.rows, vectors=stored)
         except (OSError, ValueError) as error:
             raise LocalCopyError(f"{directory} is not a whole unpacked shard: {error}") from None
+        vectors = np.zeros((0, ivf.dimension), np.float32) if ivf.vectors is None else ivf.vectors
+        searcher = Searcher(
+            trained,
+            lists,
+            vectors,
+            beside.inverse_norms,
+            beside.packed,
+            beside.coded,
+            beside.reach,
+        )
+        return IvfShard(ivf, searcher) if stored else CodedShard(ivf, trained, lists, searcher)
 
 
 def coarseness(ivf: Ivf) -> float:

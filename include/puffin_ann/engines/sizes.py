@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+from puffin_ann.ann.ivf import coded_rows
 from puffin_ann.ann.ivf.lists import default_lists, default_subspaces
 from puffin_ann.blobs import centroid, coverage, graph, partitions, routing
 from puffin_ann.blobs.encoding import metrics
@@ -213,8 +214,10 @@ def _engine(shape: Shape, count: int) -> tuple[int, int, int]:
             return 4 * n * d + BLOB_BYTES, 4 * n * d, 4 * n * d
         norms = 4 * n if shape.metric == "cosine" and form != "none" else 0
         packed = (n + 16 * lists) * math.ceil(m / 2)
-        touched = unpacked + packed + 8 * n + 4 * lists * wide + norms
-        return stored + listed + BLOB_BYTES, unpacked + listed + packed + norms, touched
+        coded = n * coded_rows.stride_of(d) if coded_rows.is_wide(d) and form != "none" else 0
+        touched = unpacked + packed + coded + 8 * n + 4 * lists * wide + norms
+        cache = unpacked + listed + packed + coded + norms
+        return stored + listed + BLOB_BYTES, cache, touched
     if shape.algorithm == "exact":
         return stored + BLOB_BYTES, unpacked + 2 * n, unpacked
     from puffin_ann.ann.graph.space import is_needed, padded_dim

@@ -238,18 +238,19 @@ from puffin_ann.ann.simd import vectors as simd
 from puffin_ann.engines import engine
 assert simd.LEVEL == sys.argv[2], simd.LEVEL
 shard = engine("ivf_pq").open(Path(sys.argv[1]))
-queries = np.random.default_rng(9).standard_normal((30, 18)).astype(np.float32)
+queries = np.random.default_rng(9).standard_normal((30, shard.dimension)).astype(np.float32)
 ids, distances = shard.search(queries, 10, width=20)
 np.savez(sys.argv[3], ids=ids, distances=distances)
 """
 
 
+@pytest.mark.parametrize("dimension", [18, 270])
 @pytest.mark.parametrize("level", ["avx2", "portable"])
-def test_every_level_of_vector_instructions_gives_the_same_answers(level, tmp_path):
+def test_every_level_of_vector_instructions_gives_the_same_answers(level, dimension, tmp_path):
     if level == "avx2" and simd.LEVEL == "portable":
         level = "portable"  # this machine has no other
-    folder = unpacked(encoded(normal(3000, 18), tmp_path), tmp_path / "shard")
-    queries = np.random.default_rng(9).standard_normal((30, 18)).astype(np.float32)
+    folder = unpacked(encoded(normal(3000, dimension), tmp_path), tmp_path / "shard")
+    queries = np.random.default_rng(9).standard_normal((30, dimension)).astype(np.float32)
     ids, distances = ENGINE.open(folder).search(queries, 10, width=20)
     subprocess.run(
         [sys.executable, "-c", ELSEWHERE, str(folder), level, str(tmp_path / "got.npz")],
@@ -259,6 +260,36 @@ def test_every_level_of_vector_instructions_gives_the_same_answers(level, tmp_pa
     got = np.load(tmp_path / "got.npz")
     np.testing.assert_array_equal(got["ids"], ids)
     np.testing.assert_array_equal(got["distances"], distances)
+
+
+@pytest.mark.parametrize("metric", METRIC_NAMES)
+def test_a_folder_of_a_former_version_is_searched_without_what_it_lacks(metric, tmp_path):
+    vectors, queries = normal(2000, 256), normal(40, 256, seed=4)
+    folder = unpacked(encoded(vectors, tmp_path, metric=metric), tmp_path / "shard")
+    before = ENGINE.open(folder).search(queries, 5, width=20)
+    for file in ("reach-1.npy", "coded-rows-1.npy"):
+        (folder / file).unlink()
+    after = ENGINE.open(folder).search(queries, 5, width=20)
+    for answers in (before, after):
+        assert_answers_are_sound(answers, vectors, queries, 5, metric)
+    expected = nearest(vectors, queries, 5, metric)[1]
+    assert recall(before[1], expected) >= recall(after[1], expected) - 0.02
+
+
+@pytest.mark.parametrize("file", ["reach-1.npy", "coded-rows-1.npy"])
+def test_what_belongs_to_another_shard_is_refused(file, tmp_path):
+    folder = unpacked(encoded(normal(600, 256), tmp_path), tmp_path / "shard")
+    np.save(folder / file, np.load(folder / file)[:-1])
+    with pytest.raises(LocalCopyError, match="not a whole"):
+        ENGINE.open(folder)
+
+
+def test_what_is_only_added_to_has_nothing_made_for_searches(tmp_path):
+    blob = encoded(normal(600, 256), tmp_path)
+    (tmp_path / "read").mkdir()
+    ENGINE.unpack(io.BytesIO(blob), tmp_path / "read", searched=False)
+    assert not list((tmp_path / "read").glob("coded-rows-*"))
+    assert ENGINE.open(tmp_path / "read").search(normal(2, 256), 4, width=9)[0].shape == (2, 4)
 
 
 def test_codes_packed_by_another_kind_of_machine_are_packed_anew(tmp_path):

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.core.types import Fields
+from puffin_ann.ann.ivf.kernels_coded import ask_for, padded, refine_by_bytes
 from puffin_ann.ann.ivf.kernels_lists import (
     TILE,
     TOGETHER,
@@ -30,11 +31,14 @@ from puffin_ann.ann.simd.vectors import (
     multiply_add,
     prefetch,
     store_of,
+    sum_of,
 )
 from puffin_ann.numba_kernels import FAST, inlined, kernel
 
 MARGIN = 8
 """So many more rows than asked for get an exact distance: float32 sums may have erred in order."""
+NEAREST = 1e-6
+"""Of a query's squared length: no list counts as nearer, which rounding could say."""
 FAR = np.float32(3e38)
 """Scores from here on are not looked at: there is no row, or numbers were too large."""
 
@@ -81,11 +85,14 @@ class StoredRows(NamedTuple):
         metric: its code.
         vectors: `(n, d) float32`, as stored.
         inverse_norms: `(n,) float32` for cosine, 0 for a zero row; else `(0,)`.
+        coded: flat `(n, stride) uint8`, the rows by a byte a number, see `kernels_coded`; `(0,)` if
+            all candidates are compared by their stored vectors.
     """
 
     metric: int
     vectors: NDArray[np.float32]
     inverse_norms: NDArray[np.float32]
+    coded: NDArray[np.uint8]
 
 
 class Effort(NamedTuple):
@@ -94,10 +101,13 @@ class Effort(NamedTuple):
     Attributes:
         probes: lists to look through, at least 1; more follow as long as fewer than `refined`
             rows were found.
-        refined: candidates to measure by their stored vectors, at least 1.
+        reach: how far those may be, see `reach`: from a quarter as many to twice as many are looked
+            through; infinite for as many.
+        refined: candidates to measure better than by the codes of lists, at least 1.
     """
 
     probes: int
+    reach: float
     refined: int
 
 
@@ -162,9 +172,49 @@ def _relative(query, at, centroids, name, dimension, moved):  # type: ignore[no-
 
 
 @inlined
+def _sorted_lists(effort, lists):  # type: ignore[no-untyped-def]
+    """Return how many of the nearest lists are wanted in their order."""
+    return effort.probes if effort.reach == np.inf else min(2 * effort.probes, lists)
+
+
+@inlined
+def _square(query, at, dimension):  # type: ignore[no-untyped-def]
+    """Return the squared length of a query, in the same order on every machine."""
+    lanes = _fill(F32(0))
+    whole = U64(dimension) & ~U64(15)
+    for z in range(U64(0), whole, _LINE):
+        line = _load(query, U64(at) + z)
+        lanes = multiply_add(line, line, lanes)
+    square = sum_of(lanes)
+    for z in range(whole, U64(dimension)):
+        square += query[U64(at) + z] * query[U64(at) + z]
+    return square
+
+
+@inlined
+def _within_reach(effort, query, at, dimension, keys, most):  # type: ignore[no-untyped-def]
+    """Return how many of the nearest lists to look through, `most` of which are in order."""
+    if effort.reach == np.inf:
+        return effort.probes
+    square = _square(query, at, dimension)
+    first = max(score_of(keys[0]) + square, F32(NEAREST) * square)
+    border = F32(effort.reach) * first
+    border *= border
+    count = (effort.probes + 3) // 4
+    while count < most:
+        further = score_of(keys[count]) + square - first
+        if further * further * F32(count + 1) > border:
+            break
+        count += 1
+    return count
+
+
+@inlined
 def _scan(ivf, query, at, keys, effort, excluded, groups, scratch):  # type: ignore[no-untyped-def]
     """Leave the best rows of the nearest lists in `found`; return how many, at most `refined`."""
-    probes, refined = effort.probes, effort.refined
+    refined = effort.refined
+    most = _sorted_lists(effort, ivf.lists)
+    probes = _within_reach(effort, query, at, len(ivf.origin), keys, most)
     centroids, dimension, offsets = ivf.centroids, len(ivf.origin), ivf.offsets
     count, width = ivf.words.shape[0], ivf.words.shape[1]
     words = ivf.words.reshape(-1)
@@ -175,8 +225,8 @@ def _scan(ivf, query, at, keys, effort, excluded, groups, scratch):  # type: ign
         scale, shift = quantise_tables(whole, words, width, offsets, count, floats, tables)
     held, limit, done = 0, FAR, 0
     while done < ivf.lists and (done < probes or held < refined):
-        if done == probes:
-            keys[probes : ivf.lists].sort()
+        if done == most:
+            keys[most : ivf.lists].sort()
         name = keys[done] & _LOW
         base = score_of(keys[done]) + shift
         done += 1
@@ -239,13 +289,19 @@ def _refine(rows, query, at, unit_query, at_unit, found, count):  # type: ignore
         found[i] = key_of(score + F32(0), row)
 
 
-@kernel(allocates=True)
-def _answer(rows, queries, i, square, found, count, ids, distances):  # type: ignore[no-untyped-def]
-    """Write the k nearest of the candidates by their exact distances; return how many."""
-    k = len(ids)
+@inlined
+def _likely(found, count, k):  # type: ignore[no-untyped-def]
+    """Bring the candidates to the front that may be among the k nearest; return how many."""
     best = min(count, k + MARGIN)
     if best < count:
         select(found, count, best)
+    return best
+
+
+@kernel(allocates=True)
+def _answer(rows, queries, i, square, found, best, ids, distances):  # type: ignore[no-untyped-def]
+    """Write the k nearest of the best candidates by their exact distances; return how many."""
+    k = len(ids)
     for j in range(best):
         row = found[j] & _LOW
         exact = distance(rows.metric, queries, i, square, rows.vectors, row)
@@ -306,6 +362,9 @@ def search(
         np.empty(BLOCK, np.float32),
         found,
     )
+    # To refine all rows is to compare them all: then no row is left out by its bytes.
+    by_bytes = len(rows.coded) > 0 and effort.refined < len(rows.vectors)
+    asked = np.zeros(padded(dimension), np.float32)
     short = 0
     for begin in range(0, len(queries), TOGETHER):
         together = min(TOGETHER, len(queries) - begin)
@@ -315,7 +374,8 @@ def search(
         measure(prepared, stride, together, ivf.centroids, tiles, dimension, scores, room)
         for i in range(together):
             q = begin + i
-            nearest_first(scores, i * room, keys, ivf.lists, effort.probes)
+            most = _sorted_lists(effort, ivf.lists)
+            nearest_first(scores, i * room, keys, ivf.lists, most)
             held = _scan(ivf, prepared, i * stride, keys, effort, excluded, groups, scratch)
             if len(candidates):
                 for j in range(held):
@@ -324,7 +384,13 @@ def search(
                     candidates[q, j] = -1
                 short += held < candidates.shape[1]
                 continue
-            _refine(rows, flat_queries, q * dimension, prepared, i * stride, found, held)
-            there = _answer(rows, queries, q, squares[i], found, held, ids[q], distances[q])
+            if by_bytes:
+                asked[:dimension] = prepared[i * stride : i * stride + dimension]
+                best = refine_by_bytes(rows.metric, rows.coded, asked, found, held, ids.shape[1])
+                ask_for(rows.vectors, found, best)
+            else:
+                _refine(rows, flat_queries, q * dimension, prepared, i * stride, found, held)
+                best = _likely(found, held, ids.shape[1])
+            there = _answer(rows, queries, q, squares[i], found, best, ids[q], distances[q])
             short += there < ids.shape[1]
     return short

@@ -105,8 +105,15 @@ def default_lists(rows: int) -> int:
 
 
 def default_subspaces(dimension: int) -> int:
-    """Return how many codes a row of so many dimensions gets."""
-    return dimension if dimension <= 128 else -(-dimension // 2)
+    """Return how many codes a row of so many dimensions gets.
+
+    To scan them is most of a search. Of wide rows more candidates are cheap to measure, see
+    `coded_rows`, so that coarser codes are faster at the same recall: measured on pairs of
+    sentences, 768 dimensions; at 384 a third and a half are equal.
+    """
+    if dimension <= 128:
+        return dimension
+    return -(-dimension // (2 if dimension <= 512 else 3))
 
 
 def train(

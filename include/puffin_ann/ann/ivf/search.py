@@ -1,5 +1,6 @@
 """The lists as a search reads them, and the search."""
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,6 +10,7 @@ from puffin_ann.ann.clustering.product_quantisation import transpose_codebook
 from puffin_ann.ann.core import blas, exact
 from puffin_ann.ann.core.lasting_masks import LastingMasks
 from puffin_ann.ann.core.live_rows import LiveRows
+from puffin_ann.ann.core.memmap import read_only
 from puffin_ann.ann.core.metrics import METRICS, frozen
 from puffin_ann.ann.core.types import Answers, Fields
 from puffin_ann.ann.ivf import kernels
@@ -20,13 +22,15 @@ QUERIES_A_PIECE = 64
 """Queries that one thread takes at a time."""
 PACKED_ROWS = 65_536
 
-LISTS = kernels.InvertedLists._fields.index("lists")
-"""The field that says how many there are."""
+MOST = 2
+"""Where not even one in so many rows may be answered, those may be elsewhere than rows are: each
+query then has as many lists."""
 REPAID = 0.5
 """Queries for each deleted row that repay lists without these: of 99,000 rows of GloVe, they take
 0.03 s, and a query with 19 % deleted takes 2 to 8 µs less."""
 
 _NONE = frozen(np.zeros(0, np.float32))
+_NOT_CODED = read_only(np.zeros(0, np.uint8))
 _NO_CANDIDATES = np.zeros((0, 0), np.int64)
 _ALL = np.zeros(0, np.uint8)
 _ALL.flags.writeable = False
@@ -46,6 +50,10 @@ class Searcher:
         inverse_norms: `(n,) float32`, for cosine; see `inverse_norms`.
         packed: `(blocks, groups, 64) uint8`, what `pack_codes` gave on a machine of this one's
             order; None makes it now.
+        coded: `(n, stride) uint8`, what `code_rows` gave; None compares all candidates by their
+            vectors.
+        reach: `(lists,) float32`, what `measure_reach` gave; None looks through as many lists for
+            each query.
     """
 
     def __init__(
@@ -55,7 +63,10 @@ class Searcher:
         vectors: NDArray[np.float32],
         inverse_norms: NDArray[np.float32] | None = None,
         packed: NDArray[np.uint8] | None = None,
+        coded: NDArray[np.uint8] | None = None,
+        reach: NDArray[np.float32] | None = None,
     ) -> None:
+        self._reach = reach
         self._metric = METRICS[trained.metric]
         self._filled = lists
         self._lists = kernels.InvertedLists(
@@ -71,6 +82,7 @@ class Searcher:
             self._metric.code,
             frozen(vectors),
             _NONE if inverse_norms is None else frozen(inverse_norms),
+            read_only(_NOT_CODED if coded is None else coded).reshape(-1),
         )
         self._fields: tuple[Fields, Fields] = tuple(self._lists), tuple(self._rows)
         self.live_rows = LiveRows(self._metric, vectors)
@@ -89,7 +101,8 @@ class Searcher:
         """Bytes that searches touch, the vectors among them."""
         lists, rows = self._lists, self._rows
         arrays = (lists.centroids, lists.codes, lists.biases, lists.ordinals)
-        return sum(array.nbytes for array in (*arrays, rows.vectors, rows.inverse_norms))
+        beside = (rows.vectors, rows.inverse_norms, rows.coded)
+        return sum(array.nbytes for array in (*arrays, *beside))
 
     def search(
         self,
@@ -122,15 +135,16 @@ class Searcher:
                 mask = _read_only(excluded)
             else:
                 fields = past, self._fields[1]
+        effort = self._effort(probes, refined, excluded)
         if threads == 1 or len(queries) <= QUERIES_A_PIECE:
-            short = _run(fields, queries, mask, probes, refined, ids, distances)
+            short = _run(fields, effort, queries, mask, ids, distances)
         else:
             pieces = range(0, len(queries), QUERIES_A_PIECE)
 
             def one(at: int) -> int:
                 part = slice(at, at + QUERIES_A_PIECE)
                 found = ids[part], distances[part]
-                return _run(fields, queries[part], mask, probes, refined, *found)
+                return _run(fields, effort, queries[part], mask, *found)
 
             short = sum(blas.parallel(one, pieces, threads))
         if short:
@@ -161,7 +175,7 @@ class Searcher:
         found = np.empty((len(queries), wanted), np.int64)
         queries = frozen(queries)
         mask = _ALL if excluded is None else _read_only(excluded)
-        effort = (min(probes, self._lists.lists), wanted)
+        effort = self._effort(probes, wanted, excluded)
         nothing = np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), np.float32)
 
         def one(at: int) -> None:
@@ -174,6 +188,20 @@ class Searcher:
     def expect(self, excluded: NDArray[np.uint8]) -> None:
         """Make at once what many searches with a mask are quicker by."""
         self._lasting.make_now(excluded)
+
+    def _effort(self, probes: int, refined: int, excluded: NDArray[np.uint8] | None) -> Fields:
+        """Return the fields of `kernels.Effort`."""
+        probes = min(probes, self._lists.lists)
+        reach = math.inf
+        all_lists = probes == self._lists.lists
+        if self._reach is not None and not all_lists and self._are_nearly_all(excluded):
+            reach = float(self._reach[probes - 1])
+        return probes, reach, refined
+
+    def _are_nearly_all(self, excluded: NDArray[np.uint8] | None) -> bool:
+        """Return whether so many rows may be answered that they are where all rows are."""
+        rows = len(self._filled.ordinals)
+        return excluded is None or self.live_rows.count(excluded) * MOST >= rows
 
     def _past(self, excluded: NDArray[np.uint8]) -> Fields:
         """Return the lists without the rows that may not be answered."""
@@ -212,14 +240,12 @@ class Searcher:
 
 def _run(
     fields: tuple[Fields, Fields],
+    effort: Fields,
     queries: NDArray[np.float32],
     excluded: NDArray[np.uint8],
-    probes: int,
-    refined: int,
     ids: NDArray[np.int64],
     distances: NDArray[np.float32],
 ) -> int:
-    effort = (min(probes, fields[0][LISTS]), refined)
     short: int = kernels.search(*fields, effort, queries, excluded, ids, distances, _NO_CANDIDATES)
     return short
 

@@ -8,7 +8,9 @@ import pytest
 
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.ivf import kernels_lists
-from puffin_ann.ann.ivf.search import tile_centroids
+from puffin_ann.ann.ivf.lists import Lists, Trained
+from puffin_ann.ann.ivf.reach import measure_reach
+from puffin_ann.ann.ivf.search import Searcher, inverse_norms, tile_centroids
 from puffin_ann.blobs import ivf as blob
 from puffin_ann.engines import engine
 
@@ -86,6 +88,21 @@ def scored(lists, query):
     return order, scores, 0.51 * subspaces * error + 1e-4
 
 
+def trained_as(lists):
+    return Trained(
+        lists.metric, lists.relative, lists.scale, lists.origin, lists.centroids,
+        lists.subspace_offsets, lists.codebook,
+    )  # fmt: skip
+
+
+def searcher_of(shard, lists, **how):
+    """A searcher that looks through as many lists for each query, unless told how."""
+    filled = Lists(lists.starts, lists.ordinals, lists.codes, lists.biases)
+    vectors = shard.vectors(np.arange(shard.rows))
+    norms = inverse_norms(vectors) if lists.metric == "cosine" else None
+    return Searcher(trained_as(lists), filled, vectors, norms, **how)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("metric", "probes", "refined"), SEARCHES)
 def test_a_search_refines_the_best_scores_of_the_nearest_lists(
@@ -93,7 +110,8 @@ def test_a_search_refines_the_best_scores_of_the_nearest_lists(
 ):
     shard, lists = shards[metric, kind]
     queries = normal(40, 7, kind)
-    ids, distances = shard._searcher.search(queries, K, probes=probes, refined=refined)
+    searcher = searcher_of(shard, lists)
+    ids, distances = searcher.search(queries, K, probes=probes, refined=refined)
     assert len(lists.codebook) > 1
     for number, query in enumerate(queries):
         order, scores, error = scored(lists, query)
@@ -123,6 +141,7 @@ def test_lists_are_probed_from_the_nearest_on(metric, kind, shards):
     """With every candidate refined, the answers are the nearest rows of the lists looked at."""
     shard, lists = shards[metric, kind]
     queries = normal(30, 8, kind)
+    searcher = searcher_of(shard, lists)
     for number, query in enumerate(queries):
         order, *_ = scored(lists, query)
         sizes = np.diff(lists.starts)[order]
@@ -133,11 +152,63 @@ def test_lists_are_probed_from_the_nearest_on(metric, kind, shards):
                     for list_number in order[:probes].tolist()
                 ]
             )
-            found = shard._searcher.search(
+            found = searcher.search(
                 queries[number : number + 1], K, probes=probes, refined=int(sizes[:probes].sum())
             )
             exact = METRICS[metric].distances(query[None], shard.vectors(np.sort(rows)))[0]
             np.testing.assert_array_equal(found[1][0], np.sort(exact)[:K])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("metric", sorted(METRICS))
+def test_lists_are_probed_as_far_as_the_reach_says(metric, kind, shards):
+    """From a quarter as many as asked for to twice as many, by √rank · (d / d₁ − 1)."""
+    shard, lists = shards[metric, kind]
+    reach = measure_reach(trained_as(lists), shard.vectors(np.arange(ROWS)))
+    assert reach.shape == (LISTS,)
+    assert (np.diff(reach) >= 0).all()
+    searcher = searcher_of(shard, lists, reach=reach)
+    counts = set()
+    for query in normal(60, 8, kind):
+        moved = query - lists.origin if metric == "l2" else query / np.linalg.norm(query)
+        padded = np.zeros(lists.centroids.shape[1])
+        padded[:WIDTH] = moved
+        apart = ((lists.centroids - padded) ** 2).sum(axis=1)
+        order = np.argsort(apart, kind="stable")
+        measure = np.sqrt(np.arange(1, LISTS + 1)) * (apart[order] / apart[order[0]] - 1)
+        for probes in (4, 8):
+            border = reach[probes - 1]
+            if np.abs(measure / border - 1).min() < 1e-4:
+                continue  # rounding decides
+            count = probes // 4
+            while count < 2 * probes and measure[count] <= border:
+                count += 1
+            counts.add((probes, count))
+            rows = np.concatenate(
+                [lists.ordinals[slice(*lists.starts[one : one + 2])] for one in order[:count]]
+            )
+            found = searcher.search(query[None], K, probes=probes, refined=len(rows))
+            exact = METRICS[metric].distances(query[None], shard.vectors(np.sort(rows)))[0]
+            np.testing.assert_array_equal(found[1][0], np.sort(exact)[:K])
+    assert len({count for _, count in counts}) > 4, "every query had as many lists"
+
+
+def test_few_that_may_be_answered_are_looked_for_in_as_many_lists(shards):
+    shard, lists = shards["l2", "even"]
+    searcher = searcher_of(shard, lists, reach=np.zeros(LISTS, np.float32))
+    reachless = searcher_of(shard, lists)
+    queries = normal(30, 8)
+    few = np.ones(ROWS, np.uint8)
+    few[::3] = 0
+    how = {"probes": 8, "refined": 40, "excluded": few}
+    np.testing.assert_array_equal(
+        searcher.search(queries, K, **how)[1], reachless.search(queries, K, **how)[1]
+    )
+    all_of_them = {"probes": LISTS, "refined": 40}
+    np.testing.assert_array_equal(
+        searcher.search(queries, K, **all_of_them)[1],
+        reachless.search(queries, K, **all_of_them)[1],
+    )
 
 
 @pytest.mark.parametrize("count", [1, 2, 40, 500])

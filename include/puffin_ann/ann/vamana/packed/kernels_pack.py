@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.graph.primitives import F32, U64, Whole
 from puffin_ann.ann.simd.fastscan import BLOCK, GROUP_BYTES, ORDER
+from puffin_ann.ann.simd.kernels_byte_rows import write_byte_row
 from puffin_ann.ann.simd.vectors import (
     F32X16,
     add,
@@ -28,8 +29,6 @@ from puffin_ann.numba_kernels import inlined, kernel
 HEAD_BYTES = 64
 """A cache line: how many neighbours there are, and the two numbers that make a stored row one of
 the space, see `write_heads`, or its codes, see `write_coded_rows`. What follows stays aligned."""
-MIDDLE = 128
-"""The code of zero, where a row is in its node by codes of 8 bits."""
 TAIL_BYTES = 8 * BLOCK
 """Behind the codes of a block: 32 sums and 32 factors of two bytes, 32 row numbers of four."""
 INNER, OUTER, BORDER = np.float32(0.4528), np.float32(1.5104), np.float32(0.9816)
@@ -198,17 +197,7 @@ def write_coded_rows(
     floats, numbers = packed.view(np.float32), packed.view(np.uint32)
     for node in range(U64(first), U64(last)):
         begin, at = node * U64(dim), (node - U64(first)) * U64(stride)
-        widest = F32(0)
-        for z in range(U64(dim)):
-            widest = max(widest, abs(rows[begin + z]))
-        step = max(widest, F32(1e-30)) / F32(MIDDLE - 1)
-        inverse = F32(1) / step
-        lacking = F32(0)
-        for z in range(U64(dim)):
-            code = np.floor(rows[begin + z] * inverse + F32(0.5))
-            packed[at + U64(HEAD_BYTES) + z] = np.uint8(np.int32(code) + MIDDLE)
-            rest = rows[begin + z] - code * step
-            lacking += rest * rest
+        step, lacking = write_byte_row(rows, begin, dim, packed, at + U64(HEAD_BYTES))
         at >>= U64(2)
         numbers[at] = degrees[node]
         floats[at + U64(1)] = step

@@ -32,15 +32,14 @@ from puffin_ann.ann.graph.primitives import (
     squared_of,
 )
 from puffin_ann.ann.simd.fastscan import BLOCK, GROUP_BYTES, block_sums
+from puffin_ann.ann.simd.kernels_byte_rows import squared_by_bytes
 from puffin_ann.ann.simd.vectors import (
     F32X16,
-    U8X16,
     U16X16,
     U32X16,
     add,
     bits_as,
     fill_of,
-    floats_of,
     left_by,
     less_mask,
     load_of,
@@ -51,7 +50,7 @@ from puffin_ann.ann.simd.vectors import (
     sum_of,
     widened_to,
 )
-from puffin_ann.ann.vamana.packed.kernels_pack import HEAD_BYTES, MIDDLE, TAIL_BYTES
+from puffin_ann.ann.vamana.packed.kernels_pack import HEAD_BYTES, TAIL_BYTES
 from puffin_ann.ann.vamana.packed.kernels_tables import PackedGraph, PlacedQuery
 from puffin_ann.numba_kernels import inlined, kernel
 
@@ -72,7 +71,6 @@ _load, _store, _fill = load_of(F32X16), store_of(F32X16), fill_of(F32X16)
 _load_keys, _store_keys = load_of(U32X16), store_of(U32X16)
 _load_halves, _widen, _upper = load_of(U16X16), widened_to(U32X16), left_by(16)
 _as_floats = bits_as(F32X16)
-_load_bytes, _widen_bytes, _as_numbers = load_of(U8X16), widened_to(U32X16), floats_of(F32X16)
 
 
 @kernel()
@@ -141,29 +139,6 @@ def _squared(vectors, at, factor, asked):  # type: ignore[no-untyped-def]
         total += rest * rest
         z += U64(1)
     return total
-
-
-@inlined
-def _squared_by_codes(packed, at, step, asked):  # type: ignore[no-untyped-def]
-    """Return the squared distance of a row, by its codes, and a query."""
-    minus, middle = _fill(-step), _fill(step * F32(MIDDLE))
-    one = other = _fill(F32(0))
-    dimension = U64(len(asked))
-    pairs = dimension >> U64(5)
-    for i in range(pairs):
-        z = i * U64(32)
-        left = _as_numbers(_widen_bytes(_load_bytes(packed, at + z)))
-        right = _as_numbers(_widen_bytes(_load_bytes(packed, at + z + _LANES)))
-        left = multiply_add(left, minus, add(_load(asked, z), middle))
-        right = multiply_add(right, minus, add(_load(asked, z + _LANES), middle))
-        one = multiply_add(left, left, one)
-        other = multiply_add(right, right, other)
-    if dimension & _LANES:
-        z = pairs * U64(32)
-        left = _as_numbers(_widen_bytes(_load_bytes(packed, at + z)))
-        left = multiply_add(left, minus, add(_load(asked, z), middle))
-        one = multiply_add(left, left, one)
-    return sum_of(add(one, other))
 
 
 @inlined
@@ -305,7 +280,7 @@ def walk(
         head = at >> U64(2)
         factor, addend = floats[head + U64(1)], floats[head + U64(2)]
         if coded:
-            own = _squared_by_codes(packed, at + U64(HEAD_BYTES), factor, query.asked)
+            own = squared_by_bytes(packed, at + U64(HEAD_BYTES), factor, query.asked)
         else:
             own = _squared(vectors, row * dimension, factor, query.asked)
         own = max(own + addend, F32(0))
