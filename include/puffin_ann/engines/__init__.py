@@ -2,8 +2,9 @@
 
 `base` is what an engine offers; `exact`, `vamana`, `hnsw` and `ivf_pq` are the engines, imported
 when they are asked for. `reranked` measures answers by the table's vectors where shards have not
-them as they are, and `ivf_lists` finds candidates where only some lists are read. `delta` is the
-small shard of added rows, and `sizes` predicts how large an index of each will be.
+them as they are, `ivf_lists` finds candidates where only some lists are read, and `ivf_unpacked` is
+what lies beside lists that are searched. `delta` is the small shard of added rows, and `sizes`
+predicts how large an index of each will be.
 """
 
 from puffin_ann.engines.base import SearchableShard, ShardEngine
