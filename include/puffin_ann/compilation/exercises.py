@@ -27,7 +27,7 @@ NAMESPACE = "exercises"
 WIDE, NARROW = 96, 12
 """Dimensions that searches have packed nodes for, and that they have none for."""
 WIDEST = 256
-"""Dimensions of which packed nodes have their rows within."""
+"""Dimensions of which searches have rows by a byte a number."""
 SHARD_ROWS = 600
 BULK_ROWS = 5000
 """Rows of a shard whose graph is built in bulk."""
@@ -273,6 +273,7 @@ def _other_engines(folder: Path) -> None:
     # Rows blobs of format 1 have locators so, which no index built today has.
     unpack_varints(np.frombuffer(bytes(1), np.uint8), 1, "rows")
     _sift()
+    _shard("ivf_pq", "cosine", _vectors(SHARD_ROWS, WIDEST), folder / "coded")
     for algorithm in ("ivf_pq", "exact", "hnsw"):
         for metric in METRICS:
             _insert(algorithm, metric, folder / algorithm / metric)
