@@ -16,7 +16,7 @@ Search = Callable[[NDArray[np.float32], int], NDArray[np.integer]]
 
 ROUNDS = 3
 GROWTH = 1.35
-MOST_POINTS = 16
+MOST_POINTS = 20
 
 
 @dataclass(frozen=True)
