@@ -21,7 +21,7 @@ FORM = 1
 CODED_ROWS = f"coded-rows-{FORM}.npy"
 """File of a shard's folder."""
 MADE_ROWS = 4096
-_NONE = np.zeros(0, np.float32)
+_NONE = read_only(np.zeros(0, np.float32))
 
 
 def is_wide(dimension: int) -> bool:
