@@ -96,6 +96,12 @@ class Settings(BaseSettings):
         description="Footers and columns of data files that a process keeps in memory, for the "
         "next rows that a search fetches columns of.",
     )
+    lookups_max_bytes: int = Field(
+        default=256 * MIB,
+        ge=0,
+        description="Lookups from values to rows that a process keeps in memory, of columns that "
+        "indexes include and conditions ask; 0: every row is asked each time.",
+    )
     records_max_bytes: int = Field(
         default=4096 * MIB,
         ge=0,

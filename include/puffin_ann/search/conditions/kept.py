@@ -15,6 +15,7 @@ from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.explain.explanation import ConditionFacts
 from puffin_ann.search.explain.recorder import current
 from puffin_ann.search.included.kept_columns import KeptColumns
+from puffin_ann.search.included.lookups import Lookups
 from puffin_ann.search.included.matching import MatchingByIndex
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.snapshot_view import SnapshotView
@@ -35,6 +36,7 @@ class KeptConditions:
         self._lock = threading.Lock()
         self._by_key: OrderedDict[str, AllowedRows] = OrderedDict()
         self._key_of_text: OrderedDict[tuple[int, str], str] = OrderedDict()
+        self._lookups: Lookups | None = None
 
     def rows(
         self,
@@ -76,7 +78,7 @@ class KeptConditions:
                 self._by_key.move_to_end(condition.key)
                 _note(found, is_kept=True)
                 return found
-        matching, is_kept = _matching(table, version, view, condition, included)
+        matching, is_kept = self._matching(table, version, view, condition, included)
         made = AllowedRows(version, view, condition, matching)
         _note(made, is_kept=is_kept)
         with self._lock:
@@ -95,28 +97,41 @@ class KeptConditions:
                 self._by_key.move_to_end(key)
             return found
 
+    def lookups(
+        self, version: IndexVersion, view: SnapshotView, included: KeptColumns
+    ) -> Lookups:
+        """Return the lookups of what a version includes; arguments are those of `rows`."""
+        with self._lock:
+            if self._lookups is None:
+                self._lookups = Lookups(included, version, view)
+            return self._lookups
 
-def _matching(
-    table: Table,
-    version: IndexVersion,
-    view: SnapshotView,
-    condition: Condition,
-    included: KeptColumns | None,
-) -> tuple[MatchingRows, bool]:
-    """Return the rows that satisfy a condition, and whether they were kept from before."""
-    # A snapshot never changes, and neither does a schema under its id.
-    key: tuple[object, ...] = (scope_of(table), view.snapshot_id, condition.key)
-    ask = None
-    if included is not None and included.blobs:
-        ask = MatchingByIndex(included, version, view, condition).positions
-        # Of rows that this version has no vector of, another one may have: it is not told of them.
-        key += (version.index, version.run_id)
-    found: MatchingRows | None = MATCHING.get(key)
-    if found is not None:
-        return found, True
-    made = matching_rows(table, view.snapshot_id, condition, ask)
-    MATCHING.put(key, made, made.size + len(condition.key))
-    return made, False
+    def _matching(
+        self,
+        table: Table,
+        version: IndexVersion,
+        view: SnapshotView,
+        condition: Condition,
+        included: KeptColumns | None,
+    ) -> tuple[MatchingRows, bool]:
+        """Return the rows that satisfy a condition, and whether they were kept from before."""
+        # A snapshot never changes, and neither does a schema under its id.
+        key: tuple[object, ...] = (scope_of(table), view.snapshot_id, condition.key)
+        has_included = included is not None and bool(included.blobs)
+        if has_included:
+            # Of rows that this version has no vector of, another one may have: it is not told of
+            # them.
+            key += (version.index, version.run_id)
+        found: MatchingRows | None = MATCHING.get(key)
+        if found is not None:
+            return found, True
+        ask, looked_up = None, None
+        if included is not None and has_included:
+            ask = MatchingByIndex(included, version, view, condition).positions
+            looked_up = self.lookups(version, view, included).looked_up(condition)
+        made = matching_rows(table, view.snapshot_id, condition, ask, looked_up)
+        MATCHING.put(key, made, made.size + len(condition.key))
+        return made, False
 
 
 def _note(allowed: AllowedRows, *, is_kept: bool) -> None:

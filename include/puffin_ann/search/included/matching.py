@@ -15,6 +15,7 @@ from puffin_ann.lake.read.conditions.evaluate import rows_that_match
 from puffin_ann.lake.read.coverage_diff import ALL, Positions
 from puffin_ann.lake.read.manifests import Entry, Statistics
 from puffin_ann.lake.read.pruning import Pruning
+from puffin_ann.search.included.covered_files import needed_rows, places_of_files
 from puffin_ann.search.included.kept_columns import (
     KeptBlob,
     KeptColumns,
@@ -61,10 +62,16 @@ class MatchingByIndex:
         Raises:
             StoreUnavailableError: a file of the index cannot be read now.
         """
-        places = self._places(entries)
+        files = self.version.coverage.columns
+        covered = places_of_files(self.version, self.view)
+        places = {
+            entry.path: covered[entry.path]
+            for entry in entries
+            if entry.path in covered and entry.rows == int(files.rows[covered[entry.path]])
+        }
         if not places or not self.condition.columns:
             return {}
-        rows = self.version.coverage.columns.rows
+        rows = files.rows
         known, matching = (np.zeros(int(rows.sum()), np.bool_) for _ in range(2))
         for part in self._rounds():
             self._ask(part, pruning, known, matching)
@@ -72,38 +79,11 @@ class MatchingByIndex:
         found: dict[str, Positions] = {}
         for path, place in places.items():
             span = slice(int(firsts[place]), int(firsts[place] + rows[place]))
-            if known[span][self._needed(path, place)].all():
+            if known[span][needed_rows(self.version, self.view, path, place)].all():
                 here = matching[span]
                 positions = BitMap(np.flatnonzero(here).astype(np.uint32))
                 found[path] = ALL if here.all() else positions
         return found
-
-    def _places(self, entries: Sequence[Entry]) -> dict[str, int]:
-        """Return which of some files are covered as they are, with their places."""
-        files, view = self.version.coverage.columns, self.view
-        paths = [view.files[rank] for rank in view.rank_of_file_id[files.file_ids].tolist()]
-        places = dict(zip(paths, range(len(paths)), strict=True))
-        replaced = {file.path for file, positions in view.scanned if positions is ALL}
-        return {
-            entry.path: place
-            for entry in entries
-            if (place := places.get(entry.path)) is not None
-            and entry.path not in replaced
-            and view.masked.get(int(files.file_ids[place])) is not ALL
-            and entry.rows == int(files.rows[place])
-        }
-
-    def _needed(self, path: str, place: int) -> NDArray[np.bool_]:
-        """Return (n,) bool, the rows of a covered file that may be answered."""
-        files = self.version.coverage.columns
-        needed = np.ones(int(files.rows[place]), np.bool_)
-        masked = self.view.masked.get(int(files.file_ids[place]))
-        for left_out in (files.deleted.get(place), files.skipped.get(place), masked):
-            if left_out:
-                needed[_among(left_out, len(needed))] = False
-        for positions in (scanned for file, scanned in self.view.scanned if file.path == path):
-            needed[_among(positions, len(needed))] = True
-        return needed
 
     def _rounds(self) -> list[list[KeptBlob]]:
         """Return the blobs that keep all columns of the condition, as many as are read at once."""
@@ -235,9 +215,3 @@ def _statistics(
             lower[kept.field_id], upper[kept.field_id] = told.lower, told.upper
     return Statistics(values, nulls, nans, lower, upper)
 
-
-def _among(positions: Positions, rows: int) -> NDArray[np.int64]:
-    if positions is ALL:
-        return np.arange(rows)
-    found: NDArray[np.int64] = np.asarray(positions.to_array(), np.int64)
-    return found[found < rows]

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 from pyiceberg.expressions import (
@@ -45,7 +46,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import FloatType, IcebergType, NestedField, StringType, StructType
 
 from puffin_ann.errors import ColumnNotFoundError, QueryError
+from puffin_ann.lake.read.conditions.quick_text import quick_tree
 from puffin_ann.lake.read.conditions.text import EXAMPLE, parsed
+from puffin_ann.lake.read.conditions.tree import TRUE, Node, leaves, tree_of
 from puffin_ann.lake.read.conditions.values import (
     FLOATS,
     NUMBERS,
@@ -57,28 +60,49 @@ from puffin_ann.lake.read.conditions.values import (
 
 @dataclass(frozen=True, eq=False)
 class Condition:
-    """What rows have to satisfy, bound to a schema.
+    """What rows have to satisfy, held to a schema.
 
     Attributes:
-        text: as it was given.
+        where: as it was given.
         schema: whose columns it names.
-        expression: without `not`, and so that nulls satisfy no comparison; not bound.
-        bound: the same, bound to the schema.
+        owner: the table, for messages.
+        tree: what it says.
         columns: top-level columns that it needs, in the schema's order.
         key: the same for conditions that are written alike.
     """
 
-    text: str
+    where: str | BooleanExpression
     schema: Schema
-    expression: BooleanExpression
-    bound: BooleanExpression
+    owner: str
+    tree: Node
     columns: tuple[NestedField, ...]
     key: str
 
     @property
+    def text(self) -> str:
+        """As it was given, in words."""
+        return self.where if isinstance(self.where, str) else str(self.where)
+
+    @property
     def is_always_true(self) -> bool:
         """Tell whether every row satisfies it."""
-        return isinstance(self.bound, AlwaysTrue)
+        return self.tree == TRUE
+
+    @property
+    def expression(self) -> BooleanExpression:
+        """Without `not`, and so that nulls satisfy no comparison; not bound."""
+        return self._normal[0]
+
+    @property
+    def bound(self) -> BooleanExpression:
+        """The same, bound to the schema."""
+        return self._normal[1]
+
+    @cached_property
+    def _normal(self) -> tuple[BooleanExpression, BooleanExpression]:
+        # Made when first asked for: it takes longer than to look up what a condition asks.
+        expression, bound, _ = _normal_form(self.where, self.schema, self.owner)
+        return expression, bound
 
 
 def read_condition(where: str | BooleanExpression, schema: Schema, owner: str) -> Condition:
@@ -94,6 +118,27 @@ def read_condition(where: str | BooleanExpression, schema: Schema, owner: str) -
         QueryError: it cannot be read, or compares a column with what is of another type.
         ColumnNotFoundError: it names a column that the schema does not have.
     """
+    tree = quick_tree(where, schema) if isinstance(where, str) else None
+    if tree is not None:
+        needed = {leaf.field_id for leaf in leaves(tree)}
+        return _condition(where, schema, owner, tree, needed)
+    expression, bound, needed = _normal_form(where, schema, owner)
+    found = _condition(where, schema, owner, tree_of(bound), needed)
+    found.__dict__["_normal"] = expression, bound
+    return found
+
+
+def _condition(
+    where: str | BooleanExpression, schema: Schema, owner: str, tree: Node, needed: set[int]
+) -> Condition:
+    columns = tuple(field for field in schema.fields if field.field_id in needed)
+    return Condition(where, schema, owner, tree, columns, f"{schema.schema_id} {tree!r}")
+
+
+def _normal_form(
+    where: str | BooleanExpression, schema: Schema, owner: str
+) -> tuple[BooleanExpression, BooleanExpression, set[int]]:
+    """Return an expression in normal form, the same bound, and ids of the columns it needs."""
     given = _expression(where)
     normal = _NormalForm(schema, owner)
     try:
@@ -103,15 +148,7 @@ def read_condition(where: str | BooleanExpression, schema: Schema, owner: str) -
         raise QueryError(
             "where: the condition is nested too deep; use in (...) for lists"
         ) from None
-    needed = {path[0].field_id for path in normal.paths.values()}
-    return Condition(
-        text=where if isinstance(where, str) else str(where),
-        schema=schema,
-        expression=expression,
-        bound=bound,
-        columns=tuple(field for field in schema.fields if field.field_id in needed),
-        key=f"{schema.schema_id} {expression!r}",
-    )
+    return expression, bound, {path[0].field_id for path in normal.paths.values()}
 
 
 def path_to(schema: Schema, field_id: int) -> tuple[NestedField, ...]:

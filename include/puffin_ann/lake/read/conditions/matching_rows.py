@@ -14,7 +14,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import NestedField
-from pyiceberg.utils.concurrent import ExecutorFactory
 from pyroaring import BitMap
 
 from puffin_ann.errors import DataFileError
@@ -23,10 +22,10 @@ from puffin_ann.lake.read.conditions.condition import Condition
 from puffin_ann.lake.read.conditions.evaluate import rows_that_match
 from puffin_ann.lake.read.conditions.row_group_statistics import statistics_of
 from puffin_ann.lake.read.coverage_diff import ALL, Positions
-from puffin_ann.lake.read.live_files import load_manifest_list
-from puffin_ann.lake.read.manifests import Entry, Manifest, read_manifest
+from puffin_ann.lake.read.manifests import Entry
 from puffin_ann.lake.read.projection import Projection
 from puffin_ann.lake.read.pruning import Pruning
+from puffin_ann.lake.read.snapshot_entries import data_entries
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,25 @@ Ask = Callable[[Sequence[Entry], Pruning], Mapping[str, Positions]]
 """Returns the rows that match, by path, of those files of which it knows them without reading."""
 
 
+@dataclass(frozen=True, eq=False)
+class LookedUp:
+    """Rows that match, of files that were not read for it.
+
+    Attributes:
+        rows: by path of the files of which the matching rows are known, how many rows they have.
+        positions: by path, those that match; files without are not among them.
+    """
+
+    rows: Mapping[str, int]
+    positions: Mapping[str, Positions]
+
+
 def matching_rows(
-    table: Table, snapshot_id: int, condition: Condition, ask: Ask | None = None
+    table: Table,
+    snapshot_id: int,
+    condition: Condition,
+    ask: Ask | None = None,
+    looked_up: LookedUp | None = None,
 ) -> MatchingRows:
     """Return the rows of a snapshot that satisfy a condition.
 
@@ -78,6 +94,7 @@ def matching_rows(
         condition: bound to a schema that the snapshot's files can be read in.
         ask: is asked about files that manifests do not decide, before any is opened; of rows that
             nobody asks about it may say what it likes.
+        looked_up: what is known already, so that not even statistics of these files are asked.
 
     Raises:
         DataFileError: a file is damaged, or is not the one that the table names.
@@ -85,22 +102,25 @@ def matching_rows(
         EnvironmentProblemError: a file is gone.
         StoreUnavailableError: a file's store does not answer.
     """
-    at = load_manifest_list(table, snapshot_id)
+    entries = data_entries(table, snapshot_id)
+    found: dict[str, Positions] = {}
+    left = entries
+    if looked_up is not None:
+        rows = looked_up.rows
+        left = [entry for entry in entries if rows.get(entry.path) != entry.rows]
+        outside = {entry.path for entry in left}
+        found |= {
+            path: positions
+            for path, positions in looked_up.positions.items()
+            if path not in outside
+        }
+    if not left:
+        return MatchingRows(found, len(entries), 0, 0, 0, 0, 0, files_asked=len(entries))
     pruning = Pruning(condition.schema, table.specs(), condition.expression)
-
-    def decide(manifest: Manifest) -> list[tuple[Entry, Positions | None]]:
-        # Made in the thread that reads, so that no statistics are held.
-        return [
-            _decided(entry, pruning)
-            for entry in read_manifest(at.io, manifest, with_statistics=True)
-        ]
-
-    data = [manifest for manifest in at.manifests if not manifest.holds_deletes]
-    decided = list(chain.from_iterable(ExecutorFactory.get_or_create().map(decide, data)))
-    found: dict[str, Positions] = {
-        entry.path: positions for entry, positions in decided if positions is ALL
-    }
-    files_in = len(found)
+    decided = [(entry, _decided(entry, pruning)) for entry in left]
+    whole_files = [entry.path for entry, positions in decided if positions is ALL]
+    found |= dict.fromkeys(whole_files, ALL)
+    files_in = len(whole_files)
     open_entries = [entry for entry, positions in decided if positions is None]
     asked = ask(open_entries, pruning) if ask is not None and open_entries else {}
     reader = _Reader(table, condition, pruning)
@@ -110,21 +130,21 @@ def matching_rows(
             found[path] = positions
     return MatchingRows(
         positions=found,
-        files=len(decided),
+        files=len(entries),
         files_out=len(decided) - files_in - len(open_entries),
         files_in=files_in,
         row_groups=reader.row_groups,
         row_groups_read=reader.row_groups_read,
         bytes_read=reader.bytes_read,
-        files_asked=len(asked),
+        files_asked=len(asked) + len(entries) - len(left),
     )
 
 
-def _decided(entry: Entry, pruning: Pruning) -> tuple[Entry, Positions | None]:
-    """Return an entry and which of its rows match; None if they have to be asked."""
+def _decided(entry: Entry, pruning: Pruning) -> Positions | None:
+    """Return which rows of a file match; None if they have to be asked."""
     if not entry.rows or not pruning.may_match(entry):
-        return entry, BitMap()
-    return entry, ALL if pruning.must_match(entry) else None
+        return BitMap()
+    return ALL if pruning.must_match(entry) else None
 
 
 @dataclass
