@@ -16,9 +16,11 @@ from pyiceberg.table.statistics import StatisticsFile
 from puffin_ann import Index, open_index
 from puffin_ann.errors import PuffinAnnError
 from puffin_ann.lake.read.column_chunks import KEPT
+from puffin_ann.lake.read.snapshot_entries import ENTRIES
 from puffin_ann.lifecycle.refresh.apply_changes import added_tombstones
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.search.conditions.kept import MATCHING
+from puffin_ann.search.included.lookups import LOOKUPS
 from puffin_ann.search.versions import find_versions
 from puffin_ann.settings import settings
 from tests.support import builds
@@ -136,6 +138,8 @@ class Liar:
         if self.include:
             KEPT.clear()
             MATCHING.clear()
+            ENTRIES.clear()
+            LOOKUPS.clear()
             ids = {*self.live[0].tolist()}
             some = {number for number in ids if 10 <= number < 70}
             for _ in range(2):

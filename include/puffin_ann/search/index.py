@@ -29,6 +29,7 @@ from puffin_ann.search.explained import explained
 from puffin_ann.search.failover import Serving, tell_lost_cells
 from puffin_ann.search.files.tier import FileTier
 from puffin_ann.search.included.kept_columns import KeptColumns
+from puffin_ann.search.included.lookups import LOOKUPS
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import merge
 from puffin_ann.search.questions.checks import Freshness, checked_distance, require_products
@@ -337,8 +338,12 @@ class Index:
         tier = self.__dict__.get("_shards")
         return frozenset(tier.damaged if tier else ())
 
-    def warm(self) -> None:
+    def warm(self, *, lookups: bool = True) -> None:
         """Bring every shard of the version that answers to local disk, if it is not there.
+
+        Args:
+            lookups: have the rows of all values of included columns at hand in this process, too,
+                for conditions; as far as they fit.
 
         Raises:
             DamagedIndexError: one cannot be read, and no other version can answer.
@@ -348,14 +353,18 @@ class Index:
 
         def bring(index: Index) -> None:
             if index._files is None:
-                index._shards.warm()
+                index._shards.warm(places=lookups)
+                if lookups:
+                    index._conditions.warm(index.table, index.version, index.view, index._kept)
 
         self._serving.by(self, bring)
 
     @property
     def cache_statistics(self) -> CacheStatistics:
-        """What this process had of the local disk cache, and read without it, so far."""
-        return replace(self.cache.statistics, read_by_ranges=self._ranges_read)
+        """What this process had of the local disk cache, read without it, and has in memory."""
+        return replace(
+            self.cache.statistics, read_by_ranges=self._ranges_read, lookup_bytes=LOOKUPS.bytes
+        )
 
     @property
     def _ranges_read(self) -> int:

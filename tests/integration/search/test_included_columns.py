@@ -25,8 +25,10 @@ from pyiceberg.types import (
 from puffin_ann import open_index
 from puffin_ann.errors import ColumnNotFoundError, UnsupportedColumnError
 from puffin_ann.lake.read.column_chunks import KEPT
+from puffin_ann.lake.read.snapshot_entries import ENTRIES
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.search.conditions.kept import MATCHING
+from puffin_ann.search.included.lookups import LOOKUPS
 from tests.support import builds, refreshes
 from tests.support.conditions import a_condition
 from tests.support.tables import delete_positions
@@ -56,6 +58,8 @@ def report(answers):
 def forget():
     KEPT.clear()
     MATCHING.clear()
+    ENTRIES.clear()
+    LOOKUPS.clear()
 
 
 def assert_right(table, snapshot_id=None, conditions=4, seed=1, **options):

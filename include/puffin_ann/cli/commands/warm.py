@@ -22,7 +22,7 @@ def warm(
     from puffin_ann.search.open_index import open_index
 
     opened = open_index(table, index)
-    opened.warm()
+    opened.warm(lookups=False)
     found = opened.cache_statistics
     if as_json:
         print_json({"brought": found.filled, "bytes": found.filled_bytes, "were_there": found.hits})

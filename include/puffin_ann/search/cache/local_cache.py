@@ -55,6 +55,7 @@ class CacheStatistics:
         evicted: blobs that made way for others.
         evicted_bytes: bytes of those.
         read_by_ranges: bytes of shards that were read to answer without them.
+        lookup_bytes: of memory that lookups of included columns take now, of all indexes.
     """
 
     hits: int = 0
@@ -63,6 +64,7 @@ class CacheStatistics:
     evicted: int = 0
     evicted_bytes: int = 0
     read_by_ranges: int = 0
+    lookup_bytes: int = 0
 
 
 class LocalCache:

@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +14,7 @@ from puffin_ann.lake.read.conditions.matching_rows import MatchingRows
 from puffin_ann.lake.read.coverage_diff import ALL, Positions
 from puffin_ann.search.conditions.decisions import Decisions
 from puffin_ann.search.conditions.gathered import Gathered
+from puffin_ann.search.conditions.live_places import FEW_SHARE, LivePlaces
 from puffin_ann.search.conditions.shard_rows import ShardRows
 from puffin_ann.search.conditions.ways import Sifted
 from puffin_ann.search.index_version import IndexVersion
@@ -80,6 +81,7 @@ class AllowedRows:
         self.asked = 0
         self.decisions = Decisions()
         self._shards: OrderedDict[int, ShardRows] = OrderedDict()
+        self._is_placed = False
         self._lock = threading.Lock()
 
     @property
@@ -122,6 +124,33 @@ class AllowedRows:
         return made
 
     @property
+    def are_to_place(self) -> bool:
+        """Tell whether rows were not placed yet, and `place` finds them sooner than shards do."""
+        if self._is_placed:
+            return False
+        status, rows = self._status, self._version.coverage.columns.rows
+        if (status == EVERY).any():
+            return False
+        some = sum(len(positions) for _, positions in self._in_part())
+        return some * FEW_SHARE <= int(rows.sum())
+
+    def place(self, live: LivePlaces) -> None:
+        """Have the rows of all shards found by their places in files; they are few."""
+        if not live.is_sound:
+            return
+        rows = self._version.coverage.columns.rows
+        firsts = np.cumsum(rows) - rows
+        numbers = [np.zeros(0, np.int64)]
+        for place, bitmap in self._in_part():
+            positions = np.asarray(bitmap.to_array(), np.int64)
+            numbers.append(firsts[place] + positions[positions < rows[place]])
+        with self._lock:
+            for shard, ordinals in live.of(np.concatenate(numbers)):
+                made = ShardRows.among(len(shard.locators), ordinals)
+                self._shards.setdefault(shard.shard_id, made)
+            self._is_placed = True
+
+    @property
     def size(self) -> int:
         """Bytes that what is kept of shards takes."""
         gathered = 0 if self.gathered is None else self.gathered.size
@@ -156,6 +185,13 @@ class AllowedRows:
         kinds = [EVERY if where is ALL else SOME if where else NONE for where in self._positions]
         return np.array(kinds, np.uint8)
 
+    def _in_part(self) -> Iterator[tuple[int, BitMap]]:
+        """Give the places of files with some allowed rows, and the positions of those."""
+        for place in np.flatnonzero(self._status == SOME).tolist():
+            positions = self._positions[place]
+            if isinstance(positions, BitMap):
+                yield place, positions
+
     @cached_property
     def _first_flag(self) -> NDArray[np.int64]:
         """(files,) int64, where in `_flags` those of a file with some allowed rows begin."""
@@ -168,8 +204,8 @@ class AllowedRows:
         """Of files with some allowed rows, whether each row is."""
         rows = self._version.coverage.columns.rows
         flags = np.zeros(int(rows[self._status == SOME].sum()), np.bool_)
-        for place in np.flatnonzero(self._status == SOME).tolist():
-            where = np.asarray(self.of_file(place).to_array(), np.int64)  # type: ignore[union-attr]
+        for place, positions in self._in_part():
+            where = np.asarray(positions.to_array(), np.int64)
             flags[self._first_flag[place] + where[where < rows[place]]] = True
         return flags
 
@@ -177,7 +213,7 @@ class AllowedRows:
         """Return how many rows of a covered file are indexed, live and allowed."""
         files, allowed = self._version.coverage.columns, self._positions[place]
         masked = self._view.masked.get(int(files.file_ids[place]))
-        if allowed is None or masked is ALL:
+        if not allowed or masked is ALL:
             return 0
         left_out = files.deleted.get(place, BitMap()) | files.skipped.get(place, BitMap())
         if masked is not None:

@@ -1,7 +1,7 @@
 """Rows of every shard that a condition lets be answered, side by side: compared in one go."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -53,9 +53,9 @@ class Gathered:
     ordinals: NDArray[np.int64]
 
     @classmethod
-    def of(cls, parts: Iterable[Part]) -> "Gathered":
+    def of(cls, parts: Sequence[Part]) -> "Gathered":
         """Copy the rows of at least one shard."""
-        some = list(parts)
+        some = [part for part in parts if len(part.ordinals)] or parts[:1]
         keys = np.concatenate([np.stack(part.keys(part.ordinals)) for part in some], axis=1)
         order = _ordered(keys)
         counts = [len(part.ordinals) for part in some]

@@ -11,6 +11,7 @@ from puffin_ann.lake.catalog.tables import name_of, schema_of_snapshot
 from puffin_ann.lake.read.column_chunks import Kept
 from puffin_ann.lake.read.conditions.condition import Condition, read_condition
 from puffin_ann.lake.read.conditions.matching_rows import MatchingRows, matching_rows
+from puffin_ann.lake.read.snapshot_entries import data_entries
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.explain.explanation import ConditionFacts
 from puffin_ann.search.explain.recorder import current
@@ -98,13 +99,40 @@ class KeptConditions:
             return found
 
     def lookups(
-        self, version: IndexVersion, view: SnapshotView, included: KeptColumns
+        self, scope: str, version: IndexVersion, view: SnapshotView, included: KeptColumns
     ) -> Lookups:
-        """Return the lookups of what a version includes; arguments are those of `rows`."""
+        """Return the lookups of what a version includes; arguments are those of `rows`.
+
+        Args:
+            scope: names the table, see `scope_of`.
+            version: see `rows`, as the others.
+            view: see above.
+            included: see above.
+        """
         with self._lock:
             if self._lookups is None:
-                self._lookups = Lookups(included, version, view)
+                self._lookups = Lookups(scope, included, version, view)
             return self._lookups
+
+    def warm(
+        self, table: Table, version: IndexVersion, view: SnapshotView, included: KeptColumns
+    ) -> None:
+        """Read what new conditions need, and make lookups of all columns that a version includes.
+
+        Arguments are those of `rows`.
+
+        Raises:
+            FormatError, EnvironmentProblemError: as `matching_rows`.
+        """
+        blobs = [blob for blobs in included.blobs.values() for blob in blobs]
+        fields = [
+            field
+            for field in schema_of_snapshot(table, view.snapshot_id).fields
+            if blobs and all(blob.column_of(field) is not None for blob in blobs)
+        ]
+        if fields:
+            self.lookups(scope_of(table), version, view, included).make(fields)
+            data_entries(table, view.snapshot_id)
 
     def _matching(
         self,
@@ -116,7 +144,8 @@ class KeptConditions:
     ) -> tuple[MatchingRows, bool]:
         """Return the rows that satisfy a condition, and whether they were kept from before."""
         # A snapshot never changes, and neither does a schema under its id.
-        key: tuple[object, ...] = (scope_of(table), view.snapshot_id, condition.key)
+        scope = scope_of(table)
+        key: tuple[object, ...] = (scope, view.snapshot_id, condition.key)
         has_included = included is not None and bool(included.blobs)
         if has_included:
             # Of rows that this version has no vector of, another one may have: it is not told of
@@ -128,7 +157,7 @@ class KeptConditions:
         ask, looked_up = None, None
         if included is not None and has_included:
             ask = MatchingByIndex(included, version, view, condition).positions
-            looked_up = self.lookups(version, view, included).looked_up(condition)
+            looked_up = self.lookups(scope, version, view, included).looked_up(condition)
         made = matching_rows(table, view.snapshot_id, condition, ask, looked_up)
         MATCHING.put(key, made, made.size + len(condition.key))
         return made, False

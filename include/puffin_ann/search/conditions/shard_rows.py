@@ -1,6 +1,5 @@
 """The rows of one shard that may be answered: a mask, their number, and a copy of them if few."""
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -29,23 +28,55 @@ class _Copied(NamedTuple):
     squares: NDArray[np.float64]
 
 
-@dataclass(eq=False)
 class ShardRows:
-    """Rows of a shard that may be answered.
+    """Rows of a shard that may be answered; made of a mask of the others, or of their ordinals.
+
+    Args:
+        rows: n, of the shard.
+        count: how many may be answered.
+        excluded: (n,) bool, the others; None: made when it is asked for.
+        ordinals: (m,) int64, ascending; None as well. One of the two is given.
 
     Attributes:
-        excluded: (n,) bool, the others. Not to be changed: engines know it again.
-        count: how many may be answered.
+        count: as given.
     """
 
-    excluded: NDArray[np.bool_]
-    count: int
-    _gathered: _Copied | None = field(default=None, repr=False)
+    def __init__(
+        self,
+        rows: int,
+        count: int,
+        excluded: NDArray[np.bool_] | None = None,
+        ordinals: NDArray[np.int64] | None = None,
+    ) -> None:
+        self._rows, self.count = rows, count
+        self._excluded, self._ordinals = excluded, ordinals
+        self._gathered: _Copied | None = None
 
     @classmethod
     def of(cls, excluded: NDArray[np.bool_]) -> "ShardRows":
         """Return the rows that a mask leaves."""
-        return cls(excluded, len(excluded) - int(np.count_nonzero(excluded)))
+        return cls(len(excluded), len(excluded) - int(np.count_nonzero(excluded)), excluded)
+
+    @classmethod
+    def among(cls, rows: int, ordinals: NDArray[np.int64]) -> "ShardRows":
+        """Return some of a shard's rows, (m,) int64, ascending."""
+        return cls(rows, len(ordinals), ordinals=ordinals)
+
+    @property
+    def excluded(self) -> NDArray[np.bool_]:
+        """(n,) bool, the others, the same array each time. Not to be changed: engines know it."""
+        if self._excluded is None:
+            excluded = np.ones(self._rows, np.bool_)
+            excluded[self._ordinals] = False
+            self._excluded = excluded
+        return self._excluded
+
+    @property
+    def ordinals(self) -> NDArray[np.int64]:
+        """(m,) int64, ascending."""
+        if self._ordinals is None:
+            return np.flatnonzero(~self.excluded)
+        return self._ordinals
 
     @property
     def is_gathered(self) -> bool:
@@ -55,8 +86,8 @@ class ShardRows:
     @property
     def size(self) -> int:
         """Bytes that it takes."""
-        gathered = 0 if self._gathered is None else sum(part.nbytes for part in self._gathered)
-        return self.excluded.nbytes + gathered
+        arrays = (self._excluded, self._ordinals, *(self._gathered or ()))
+        return sum(array.nbytes for array in arrays if array is not None)
 
     def nearest(
         self,
@@ -74,7 +105,7 @@ class ShardRows:
         return ordinals[places], distances
 
     def _gather(self, shard: SearchableShard) -> _Copied:
-        ordinals = np.flatnonzero(~self.excluded)
+        ordinals = self.ordinals
         vectors = np.ascontiguousarray(shard.vectors(ordinals))
         squares = exact.unknown_squares(len(vectors))
         gathered = _Copied(np.append(ordinals, -1), vectors, squares)

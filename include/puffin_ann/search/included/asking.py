@@ -1,6 +1,6 @@
 """Ask lookups of columns which rows satisfy a condition, from the part that fewest rows satisfy."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -145,14 +145,9 @@ def _part_of(node: Node, lookups: Mapping[int, ColumnLookup], all_rows: int) -> 
         lookup = lookups[node.field_id]
         ranges = lookup.ranges(node)
         return _Asked(all_rows, lookup, ranges, lookup.count(ranges), len(ranges))
-    parts = tuple(_parts(node, lookups, all_rows))
+    asked = (_part_of(part, lookups, all_rows) for part in node.parts)
+    parts = tuple(sorted(asked, key=lambda part: part.count))
     counts = [part.count for part in parts]
     by_and = isinstance(node, All)
     count = min(counts, default=all_rows) if by_and else min(all_rows, sum(counts))
     return _Joined(by_and, parts, all_rows, count, sum(part.cost for part in parts))
-
-
-def _parts(node: Node, lookups: Mapping[int, ColumnLookup], all_rows: int) -> Iterator[_Part]:
-    assert not isinstance(node, Leaf)
-    parts = (_part_of(part, lookups, all_rows) for part in node.parts)
-    yield from sorted(parts, key=lambda part: part.count)

@@ -105,8 +105,8 @@ class ColumnLookup:
         def begin(place: int) -> Any:
             return self._value(place)[: len(text)]
 
-        found = bisect_left(self._places, text, key=begin), bisect_right(self._places, text, key=begin)
-        return found
+        places = self._places
+        return bisect_left(places, text, key=begin), bisect_right(places, text, key=begin)
 
     @property
     def _places(self) -> range:

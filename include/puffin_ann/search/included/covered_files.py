@@ -22,7 +22,9 @@ def places_of_files(version: IndexVersion, view: SnapshotView) -> Mapping[str, i
     }
 
 
-def needed_rows(version: IndexVersion, view: SnapshotView, path: str, place: int) -> NDArray[np.bool_]:
+def needed_rows(
+    version: IndexVersion, view: SnapshotView, path: str, place: int
+) -> NDArray[np.bool_]:
     """Return (n,) bool, the rows of a covered file that may be answered."""
     files = version.coverage.columns
     needed = np.ones(int(files.rows[place]), np.bool_)

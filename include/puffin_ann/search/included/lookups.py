@@ -65,12 +65,16 @@ class Lookups:
     """Lookups of the columns that a version includes; any number of threads use it.
 
     Args:
+        scope: names the table, see `scope_of`.
         kept: values that the version keeps.
         version: of the index.
         view: of it, from the snapshot asked for.
     """
 
-    def __init__(self, kept: KeptColumns, version: IndexVersion, view: SnapshotView) -> None:
+    def __init__(
+        self, scope: str, kept: KeptColumns, version: IndexVersion, view: SnapshotView
+    ) -> None:
+        self._scope = scope
         self._kept, self._version, self._view = kept, version, view
         self._lock = threading.Lock()
         self._asked = 0
@@ -100,7 +104,7 @@ class Lookups:
     def make(self, fields: Sequence[NestedField]) -> None:
         """Make the lookups of some columns, as far as they fit; raises as `looked_up` does."""
         if self._lookups(fields, is_to_make=True) is not None:
-            self._numbers()
+            _ = self._files
 
     def _lookups(
         self, fields: Sequence[NestedField], *, is_to_make: bool
@@ -159,15 +163,15 @@ class Lookups:
 
     def _numbers(self) -> NDArray[np.signedinteger] | None:
         """Return (n,) of each row that is kept its number through all covered files; -1: none."""
-        key = (*self._blob_keys, self._version.index, self._version.run_id)
+        version = self._version
+        base = version.coverage.base_snapshot_id
+        key = (*self._blob_keys, version.path, version.index, version.run_id, base)
         found: NDArray[np.signedinteger] | None = LOOKUPS.get(key)
         if found is not None:
             return found
         parts = []
         for blobs in self._rounds():
-            wanted = [
-                [locators_at(block) for block in range(blob.reader.blocks)] for blob in blobs
-            ]
+            wanted = [[locators_at(block) for block in range(blob.reader.blocks)] for blob in blobs]
             with self._kept.reading(zip(blobs, wanted, strict=True)):
                 for blob, blocks in zip(blobs, wanted, strict=True):
                     for block in blocks:
@@ -206,7 +210,7 @@ class Lookups:
 
     @cached_property
     def _blob_keys(self) -> tuple[object, ...]:
-        return tuple(blob.key(locators_at(0)) for blob in self._blobs)
+        return (self._scope, *(blob.key(locators_at(0)) for blob in self._blobs))
 
     def _key(self, field: NestedField) -> tuple[object, ...]:
         return (*self._blob_keys, field.field_id, str(field.field_type))
@@ -240,9 +244,7 @@ def _ascending(numbers: NDArray[np.signedinteger]) -> NDArray[np.signedinteger]:
     return found
 
 
-def _by_file(
-    files: _Files, numbers: NDArray[np.signedinteger]
-) -> Iterator[tuple[str, Positions]]:
+def _by_file(files: _Files, numbers: NDArray[np.signedinteger]) -> Iterator[tuple[str, Positions]]:
     """Give the files that have rows of some numbers, which ascend, and their positions."""
     bounds = np.searchsorted(numbers, files.firsts)
     counts = np.diff(bounds)

@@ -214,4 +214,3 @@ def _statistics(
         if told.lower is not None and told.upper is not None:
             lower[kept.field_id], upper[kept.field_id] = told.lower, told.upper
     return Statistics(values, nulls, nans, lower, upper)
-

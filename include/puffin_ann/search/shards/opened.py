@@ -11,6 +11,8 @@ from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.errors import FormatError, PuffinAnnError
 from puffin_ann.lake.read.row_vectors import RowVectorReader
 from puffin_ann.search.cache.local_cache import LocalCache
+from puffin_ann.search.conditions.allowed_rows import AllowedRows
+from puffin_ann.search.conditions.live_places import LivePlaces, ShardLocators
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.row_locators import Locators, MaskedRows
 from puffin_ann.search.shards.load import load_shard
@@ -19,6 +21,10 @@ from puffin_ann.search.shards.table_rows import TableRows
 from puffin_ann.search.snapshot_view import SnapshotView
 
 log = logging.getLogger("puffin_ann")
+
+PLACES_WANTED = 2
+"""The condition from which on it is known where each row is, counted from 1: to note it takes as
+long as to mark the rows of a few conditions."""
 
 
 class OpenedShards:
@@ -51,6 +57,8 @@ class OpenedShards:
         self._make_reader = reader
         self._ranks_in_order = view.rank_of_file_id.in_order
         self._coming: set[int] = set()
+        self._wanted_places: set[str] = set()
+        self._live_places: LivePlaces | None = None
         self.kept: dict[int, SnapshotShard] = {}
         self.damaged: set[int] = set()
 
@@ -78,6 +86,38 @@ class OpenedShards:
                 ranks_in_order=self._ranks_in_order,
             )
         return shard
+
+    def open_all(self) -> list[SnapshotShard]:
+        """Return all shards, in the version's order."""
+        return [self.open(entry) for entry in self._version.routing.shards]
+
+    @property
+    def are_all_open(self) -> bool:
+        """Tell whether all shards of the version are open."""
+        return len(self.kept) == len(self._version.routing.shards)
+
+    def place(self, allowed: AllowedRows) -> None:
+        """Have the rows that may be answered found in all shards, where that takes less time.
+
+        All shards are opened. It does nothing yet under the first condition.
+        """
+        if not allowed.are_to_place:
+            return
+        if self._live_places is None:
+            self._wanted_places.add(allowed.condition.key)
+            if len(self._wanted_places) < PLACES_WANTED:
+                return
+        allowed.place(self.find_places())
+
+    def find_places(self) -> LivePlaces:
+        """Return where live rows are in all shards, which are opened."""
+        if self._live_places is None:
+            shards = [
+                ShardLocators(shard.entry.shard_id, shard.loaded.locators, shard.deleted)
+                for shard in self.open_all()
+            ]
+            self._live_places = LivePlaces(self._version.covered, shards)
+        return self._live_places
 
     def bring(self, entry: ShardEntry) -> None:
         """Begin to bring a shard in the background, unless that was begun before."""

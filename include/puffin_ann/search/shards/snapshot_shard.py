@@ -88,7 +88,7 @@ class SnapshotShard:
 
     def part(self, allowed: AllowedRows) -> Part:
         """Return the rows that may be answered under a condition, to be gathered."""
-        ordinals = np.flatnonzero(~self.allowed(allowed).excluded)
+        ordinals = self.allowed(allowed).ordinals
         return Part(self.entry.shard_id, self.loaded.engine, ordinals, self.keys)
 
     def excluded(self, allowed: AllowedRows | None) -> NDArray[np.bool_] | None:

@@ -108,6 +108,8 @@ class ShardTier:
         by_ranges = as_built and self._mode != "full"
         if allowed is not None:
             allowed.asked += len(queries)
+            if self._opened.are_all_open:
+                self._opened.place(allowed)
         if allowed is not None and self._may_sift and len(queries):
             asked = Wanted(k, width, probe_partitions)
             return self._among.answer(queries, asked, allowed, is_told=self.way is not None)
@@ -205,8 +207,9 @@ class ShardTier:
         rows = allowed.gathered
         if rows is None:
             enter("open shards")
-            shards = [self._opened.open(entry) for entry in self._routing.shards]
-            rows = allowed.gathered = Gathered.of(shard.part(allowed) for shard in shards)
+            shards = self._opened.open_all()
+            self._opened.place(allowed)
+            rows = allowed.gathered = Gathered.of([shard.part(allowed) for shard in shards])
         enter("search shards")
         found = rows.nearest(queries, k, METRICS[self._routing.metric], self._threads)
         return [found], rows.shard_count
@@ -282,10 +285,15 @@ class ShardTier:
         """Ids of the shards that could not be read."""
         return self._opened.damaged
 
-    def warm(self) -> None:
-        """Bring every shard to local disk; raises as searches do."""
-        for entry in self._routing.shards:
-            self._opened.open(entry)
+    def warm(self, *, places: bool = False) -> None:
+        """Bring every shard to local disk; raises as searches do.
+
+        Args:
+            places: note where live rows are, for conditions.
+        """
+        self._opened.open_all()
+        if places:
+            self._opened.find_places()
 
     @property
     def ranges_read(self) -> int:

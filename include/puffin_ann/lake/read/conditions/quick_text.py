@@ -11,7 +11,7 @@ from typing import Any
 
 from pyiceberg.expressions.literals import DecimalLiteral, Literal, LongLiteral, StringLiteral
 from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField, PrimitiveType
+from pyiceberg.types import IcebergType, NestedField, PrimitiveType
 
 from puffin_ann.lake.read.conditions.tree import (
     Leaf,
@@ -22,7 +22,7 @@ from puffin_ann.lake.read.conditions.tree import (
     none_of,
     one_of,
 )
-from puffin_ann.lake.read.conditions.values import Beyond, UnfitValueError, fitted
+from puffin_ann.lake.read.conditions.values import Beyond, fitted
 
 MOST_CHARACTERS = 10_000
 MOST_NESTED = 16
@@ -39,7 +39,9 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE | re.ASCII,
 )
-_WORDS = frozenset("and or not is in null nan like between true false".split())
+_WORDS = frozenset(
+    ("and", "or", "not", "is", "in", "null", "nan", "like", "between", "true", "false")
+)
 _COMPARED = {"<": Op.LESS, "<=": Op.AT_MOST, ">": Op.MORE, ">=": Op.AT_LEAST}
 _EQUAL, _DIFFERENT = ("=", "=="), ("!=", "<>")
 
@@ -81,6 +83,7 @@ class _Reader:
 
     def __init__(self, tokens: list[tuple[str, str]], fields: Mapping[str, NestedField]) -> None:
         self._tokens, self._fields = iter(tokens), fields
+        self._values_read: dict[tuple[str, str, IcebergType], Any] = {}
         self.kind, self._content = next(self._tokens)
 
     def any_of(self, nested: int) -> Node:
@@ -158,23 +161,11 @@ class _Reader:
         return found
 
     def _value(self, field: NestedField) -> Any:
-        literal: Literal[Any]
-        if self.kind == "whole":
-            literal = LongLiteral(int(self._content))
-        elif self.kind == "decimal":
-            literal = DecimalLiteral(Decimal(self._content))
-        elif self.kind == "text":
-            literal = StringLiteral(self._content)
-        else:
-            raise _NotUnderstoodError
+        key = self.kind, self._content, field.field_type
         self._next()
-        try:
-            value = fitted(literal, field.field_type)
-            if isinstance(value, Beyond):
-                raise _NotUnderstoodError
-            return value.to(field.field_type).value
-        except (UnfitValueError, ValueError, TypeError, ArithmeticError):
-            raise _NotUnderstoodError from None
+        if key not in self._values_read:
+            self._values_read[key] = _fitting_value(*key)
+        return self._values_read[key]
 
     def _takes_word(self, word: str) -> bool:
         return self._takes(self.kind == "name" and self._content.lower() == word)
@@ -193,6 +184,26 @@ class _Reader:
 
     def _next(self) -> None:
         self.kind, self._content = next(self._tokens)
+
+
+def _fitting_value(kind: str, content: str, wanted: IcebergType) -> Any:
+    """Return a token's value as a column of some type has it."""
+    literal: Literal[Any]
+    if kind == "whole":
+        literal = LongLiteral(int(content))
+    elif kind == "decimal":
+        literal = DecimalLiteral(Decimal(content))
+    elif kind == "text":
+        literal = StringLiteral(content)
+    else:
+        raise _NotUnderstoodError
+    try:
+        value = fitted(literal, wanted)
+        if isinstance(value, Beyond):
+            raise _NotUnderstoodError
+        return value.to(wanted).value
+    except (ValueError, TypeError, ArithmeticError):  # the parser's way says what is wrong
+        raise _NotUnderstoodError from None
 
 
 def _not_null(field: NestedField, leaf: Leaf) -> Node:

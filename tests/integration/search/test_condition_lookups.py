@@ -1,0 +1,227 @@
+"""New conditions on included columns are answered by lookups, as exactly as by asking each row."""
+
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from puffin_ann import open_index
+from puffin_ann.lake.read import snapshot_entries
+from puffin_ann.lake.read.column_chunks import KEPT
+from puffin_ann.lake.read.snapshot_entries import ENTRIES
+from puffin_ann.search.conditions.kept import MATCHING
+from puffin_ann.search.included import matching
+from puffin_ann.search.included.lookups import LOOKUPS
+from puffin_ann.settings import settings
+from tests.support import builds, refreshes
+from tests.support.conditions import a_condition
+from tests.support.tables import delete_positions
+
+QUERY = np.random.default_rng(5).normal(size=builds.DIMENSION).astype(np.float32)
+VALUES = {
+    "id": [3, 17, 31, 44, 61, 70],
+    "word": ["w1", "w33", "w61", "w7"],
+    "price": [0.0, 0.5, 3.0, 7.25, 40.0],
+}
+INCLUDED = {"include": ["id", "word", "price"]}
+
+
+def priced(ids, change=0):
+    """Rows with a price of few values; every fifth has none, every seventh is NaN."""
+    table = builds.rows(ids)
+    prices = [
+        None if number % 5 == 2 else float("nan") if number % 7 == 3 else number % 4 + change * 0.5
+        for number in table.column("id").to_pylist()
+    ]
+    return table.append_column("price", pa.array(prices, pa.float64()))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_kept():
+    yield
+    forget()
+    settings.cache_clear()
+
+
+def forget():
+    for kept in (KEPT, MATCHING, ENTRIES, LOOKUPS):
+        kept.clear()
+
+
+@pytest.fixture
+def items(catalog):
+    """60 rows in two data files of several row groups, with an index that includes columns."""
+    table = catalog.create_table(
+        "demo.words",
+        schema=priced([]).schema,
+        properties={"write.parquet.row-group-limit": "10"},
+    )
+    table.append(priced(range(30)))
+    table.append(priced(range(30, 60)))
+    builds.build(refreshes.declared("vamana", **INCLUDED), "run")
+    return table.refresh()
+
+
+def ids_of(index, where):
+    found = index.search(QUERY, 200, columns=["id"], where=where, allow_fewer=True)
+    return sorted(found.column("id").to_pylist())
+
+
+@pytest.fixture
+def asked_row_by_row(monkeypatch):
+    """The conditions of which rows were asked without lookups."""
+    asked = []
+    evaluate = matching.rows_that_match
+
+    def noted(condition, columns):
+        asked.append(condition.text)
+        return evaluate(condition, columns)
+
+    monkeypatch.setattr(matching, "rows_that_match", noted)
+    return asked
+
+
+def test_lookups_are_made_by_the_second_condition_and_serve_all_later_ones(items, asked_row_by_row):
+    index = open_index(items, builds.INDEX)
+    for number in range(6):
+        assert ids_of(index, f"id = {number} or id = {number + 20}") == [number, number + 20]
+    assert set(asked_row_by_row) == {"id = 0 or id = 20"}
+    told = index.cache_statistics.lookup_bytes
+    assert told == LOOKUPS.bytes > 0
+    assert ids_of(index, "word in ('w7', 'w8') and id < 8") == [7]
+    assert index.cache_statistics.lookup_bytes > told
+    assert set(asked_row_by_row) == {"id = 0 or id = 20"}
+
+
+def test_an_index_that_was_warmed_asks_no_row(items, asked_row_by_row):
+    index = open_index(items, builds.INDEX)
+    index.warm(lookups=False)
+    assert index.cache_statistics.lookup_bytes == 0
+    index.warm()
+    assert index.cache_statistics.lookup_bytes > 0
+    before = index._kept.bytes_read
+    assert ids_of(index, "id in (4, 5) and price is not null") == [4, 5]
+    assert (asked_row_by_row, index._kept.bytes_read) == ([], before)
+    again = open_index(items, builds.INDEX)  # shares what this process keeps
+    assert ids_of(again, "id in (6, 9)") == [6, 9]
+    assert asked_row_by_row == []
+
+
+@pytest.mark.parametrize("most", [0, 200])
+def test_lookups_that_do_not_fit_are_not_made(items, asked_row_by_row, monkeypatch, most):
+    monkeypatch.setenv("PUFFIN_ANN_LOOKUPS_MAX_BYTES", str(most))
+    settings.cache_clear()
+    index = open_index(items, builds.INDEX)
+    index.warm()
+    for number in range(4):
+        assert ids_of(index, f"id = {number}") == [number]
+    assert len(set(asked_row_by_row)) == 4
+    assert index.cache_statistics.lookup_bytes == 0
+
+
+def test_a_lookup_that_had_to_leave_is_not_made_again(items, asked_row_by_row, monkeypatch):
+    """Words of any length may not fit beside each other, whatever was expected."""
+    monkeypatch.setenv("PUFFIN_ANN_LOOKUPS_MAX_BYTES", "2600")
+    settings.cache_clear()
+    index = open_index(items, builds.INDEX)
+    for number in range(5):
+        assert ids_of(index, f"word = 'w{number}'") == [number]
+        assert ids_of(index, f"id = {number} and word != 'x'") == [number]
+        assert ids_of(index, f"id = {number + 30} and price < 100") in ([], [number + 30])
+        assert LOOKUPS.bytes <= 2600
+    assert len(set(asked_row_by_row)) > 2
+
+
+def test_manifests_of_a_snapshot_are_read_once(items, monkeypatch):
+    read = []
+    whole = snapshot_entries.read_manifest
+
+    def noted(io, manifest, **options):
+        read.append(manifest.path)
+        return whole(io, manifest, **options)
+
+    monkeypatch.setattr(snapshot_entries, "read_manifest", noted)
+    for _ in range(2):
+        index = open_index(items, builds.INDEX)
+        for where in ("id = 3", "id < 3", "price > 1", "word like 'w3%'", "embedding is null"):
+            ids_of(index, where)
+    assert len(read) == len(set(read)) == 2
+    items.append(priced(range(60, 66)))
+    index = open_index(items.refresh(), builds.INDEX)
+    assert ids_of(index, "id in (61, 5)") == [5, 61]
+    assert len(read) == 2 + 3
+
+
+def changed(table, random, step):
+    """Change a table in some way."""
+    kind = random.choice(["append", "delete", "delete rows", "update", "compact", "roll back"])
+    if kind == "append":
+        table.append(priced(range(60 + 5 * step, 65 + 5 * step), step))
+    elif kind == "delete":
+        first = random.randrange(50)
+        table.delete(f"id >= {first} and id < {first + 6}")
+    elif kind == "delete rows":
+        path = random.choice([task.file.file_path for task in table.scan().plan_files()])
+        delete_positions(table, {path: sorted(random.sample(range(5), 2))})
+    elif kind == "update":
+        data = table.scan().to_arrow()
+        some = pa.array(random.sample(range(90), 15))
+        chosen = pa.compute.is_in(data["id"], some)
+        again = priced(data.filter(chosen)["id"].to_pylist(), step + 1)
+        kept = data.filter(pa.compute.invert(chosen))
+        table.overwrite(pa.concat_tables([kept, again.cast(kept.schema)]))
+    elif kind == "compact":
+        refreshes.compact(table)
+    else:
+        refreshes.roll_back(table, random.choice(table.history()).snapshot_id)
+    table.refresh()
+
+
+def assert_found_alike(table, random, snapshot_id=None):
+    """Hold rows that are looked up, and where they are found, to those asked one by one."""
+    forget()
+    index = open_index(table, builds.INDEX, snapshot_id)
+    index.warm()
+    plain = open_index(table, builds.INDEX, snapshot_id)
+    rows = {row["id"]: row for row in table.scan(snapshot_id=snapshot_id).to_arrow().to_pylist()}
+    shards = index._shards._opened
+    for _ in range(6):
+        where, says = a_condition(random, VALUES)
+        expected = sorted(number for number, row in rows.items() if says(row))
+        MATCHING.clear()
+        found = index._allowed(where)
+        MATCHING.clear()
+        plain._conditions.__init__()  # so that it never makes lookups
+        LOOKUPS.clear()
+        asked = plain._allowed(where)
+        LOOKUPS.clear()
+        index.warm()
+        if found is None or asked is None:
+            assert found is asked
+            continue
+        assert found.rows == asked.rows == len(expected)
+        assert found.rows_answered == asked.rows_answered
+        assert found.scanned == asked.scanned
+        if found.are_to_place:
+            shards.place(found)
+        for shard in shards.open_all():
+            one, other = shard.allowed(found), shard.allowed(asked)
+            assert one.ordinals.tolist() == other.ordinals.tolist()
+            assert one.excluded.tolist() == other.excluded.tolist()
+            assert one.count == other.count == len(one.ordinals)
+        assert ids_of(index, where) == expected
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_are_found_as_ever_through_any_history(items, seed):
+    random, declaration = Random(seed), refreshes.declared("vamana", **INCLUDED)
+    for step in range(8):
+        changed(items, random, step)
+        assert_found_alike(items, random)
+        if random.random() < 0.7:
+            due = random.random() < 0.5
+            refreshes.refresh(items, declaration, f"refresh-{step}", maintenance=due)
+            assert_found_alike(items, random)
+    for entry in items.history()[-5:]:
+        assert_found_alike(items, random, entry.snapshot_id)
