@@ -175,7 +175,9 @@ def changed(table, random, step):
         refreshes.compact(table)
     else:
         refreshes.roll_back(table, random.choice(table.history()).snapshot_id)
-    table.refresh()
+    if table.refresh().scan().count() < 20:
+        table.append(priced(range(200 + 20 * step, 220 + 20 * step), step))
+        table.refresh()
 
 
 def assert_found_alike(table, random, snapshot_id=None):

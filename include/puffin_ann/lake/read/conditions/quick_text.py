@@ -183,6 +183,8 @@ class _Reader:
             raise _NotUnderstoodError
 
     def _next(self) -> None:
+        if self.kind == "end":
+            raise _NotUnderstoodError
         self.kind, self._content = next(self._tokens)
 
 
