@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.lake.read.conditions.tree import All, Leaf, Node
-from puffin_ann.search.included.column_lookup import ColumnLookup, Ranges
+from puffin_ann.search.included.column_lookup import FEW_RANGES, ColumnLookup, Ranges
 
 FEW_SHARE = 32
 """Rows are listed if they are no more than one in so many of all, else marked."""
@@ -144,7 +144,7 @@ def _part_of(node: Node, lookups: Mapping[int, ColumnLookup], all_rows: int) -> 
     if isinstance(node, Leaf):
         lookup = lookups[node.field_id]
         ranges = lookup.ranges(node)
-        return _Asked(all_rows, lookup, ranges, lookup.count(ranges), len(ranges))
+        return _Asked(all_rows, lookup, ranges, lookup.count(ranges), min(len(ranges), FEW_RANGES))
     asked = (_part_of(part, lookups, all_rows) for part in node.parts)
     parts = tuple(sorted(asked, key=lambda part: part.count))
     counts = [part.count for part in parts]

@@ -23,6 +23,12 @@ Ranges: TypeAlias = Sequence[tuple[int, int]]
 BYTES_A_ROW = 8
 """Of a lookup, beside its values."""
 
+FEW_RANGES = 4
+"""So many are asked of codes one after the other; of more, codes are marked."""
+
+FEW_VALUES = 16
+"""So many are looked for one after the other."""
+
 
 @dataclass(frozen=True, eq=False)
 class ColumnLookup:
@@ -64,6 +70,11 @@ class ColumnLookup:
     ) -> NDArray[np.bool_]:
         """Tell which of some rows have one of some codes, (m,) bool."""
         codes = self.codes[rows]
+        if len(ranges) > FEW_RANGES:
+            marks = np.zeros(len(self.values) + 2, np.bool_)
+            for first, end in ranges:
+                marks[first:end] = True
+            return marks[codes]
         found = np.zeros(len(codes), np.bool_)
         for first, end in ranges:
             found |= codes == first if end == first + 1 else (codes >= first) & (codes < end)
@@ -88,7 +99,19 @@ class ColumnLookup:
         return [(behind if leaf.op is Op.MORE else before, nan)]
 
     def _found(self, values: Sequence[Any]) -> Ranges:
-        return sorted({self._sought(value) for value in values})
+        """Return where values are; each may be there as an empty range if it is not."""
+        if len(values) <= FEW_VALUES:
+            return sorted({self._sought(value) for value in values})
+        if isinstance(self.values, np.ndarray):
+            sought = np.unique(np.array(values, self.values.dtype))
+            at = self.values.searchsorted(sought)
+            at = at[at < len(self.values)]
+            places = at[self.values[at] == sought[: len(at)]]
+        else:
+            sought = pa.array(values, self.values.type)
+            found = pc.index_in(sought, value_set=self.values).drop_null()
+            places = np.unique(found.to_numpy())
+        return [(place, place + 1) for place in places.tolist()]
 
     def _sought(self, value: Any) -> tuple[int, int]:
         """Return where a value is, and where it ends: the same place if it is not there."""

@@ -139,7 +139,13 @@ class Lookups:
         """Make a lookup, once: one that had to leave would have to leave again."""
         if field.field_id in self._made:
             return None
+        made = self._read(field)
         self._made.add(field.field_id)
+        if made is not None:
+            LOOKUPS.put(self._key(field), made, made.size)
+        return made
+
+    def _read(self, field: NestedField) -> ColumnLookup | None:
         parts: list[pa.Array] = []
         for blobs in self._rounds():
             numbers = [blob.column_of(field) for blob in blobs]
@@ -156,10 +162,7 @@ class Lookups:
                         if values is None:
                             return None
                         parts.append(values)
-        made = column_lookup(pa.chunked_array(parts, arrow_type(field.field_type)))
-        if made is not None:
-            LOOKUPS.put(self._key(field), made, made.size)
-        return made
+        return column_lookup(pa.chunked_array(parts, arrow_type(field.field_type)))
 
     def _numbers(self) -> NDArray[np.signedinteger] | None:
         """Return (n,) of each row that is kept its number through all covered files; -1: none."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyiceberg.expressions import GreaterThan, In, IsNull, NotNull
+from pyiceberg.expressions import GreaterThan, In, IsNull, NotIn, NotNull
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
@@ -164,6 +164,25 @@ def test_many_rows_are_marked_and_few_are_listed_alike(seed):
         assert looked_up(condition, lookups, 20_000) == expected, where
         ways["few" if len(expected) < 500 else "many"] += 1
     assert min(ways.values()) > 10
+
+
+@pytest.mark.parametrize("kind", [LongType(), DoubleType(), StringType(), DecimalType(9, 2)])
+def test_lists_of_many_values_are_looked_up(kind):
+    random = Random(1)
+    made = {"string": lambda n: f"w{n}", "double": lambda n: n / 4}
+    make = made.get(str(kind), int if isinstance(kind, LongType) else Decimal)
+    schema = Schema(NestedField(1, "c", kind, required=False))
+    numbers = [random.randrange(-400, 400) for _ in range(2000)]
+    values = [None if number % 9 == 0 else make(number) for number in numbers]
+    column = column_of(kind, values)
+    lookups = {1: column_lookup(column)}
+    for many in (3, 17, 300):
+        some = [make(number) for number in random.sample(range(-500, 500), many)]
+        for where in (In("c", some), NotIn("c", some)):
+            condition = read_condition(where, schema, "t")
+            expected = np.flatnonzero(evaluated(condition, pa.table({"c": column}))).tolist()
+            assert looked_up(condition, lookups, 2000) == expected
+            assert len(expected) > 0
 
 
 def test_a_lookup_tells_what_it_takes():

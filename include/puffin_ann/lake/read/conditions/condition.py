@@ -101,7 +101,7 @@ class Condition:
     @cached_property
     def _normal(self) -> tuple[BooleanExpression, BooleanExpression]:
         # Made when first asked for: it takes longer than to look up what a condition asks.
-        expression, bound, _ = _normal_form(self.where, self.schema, self.owner)
+        expression, bound, _, _ = _normal_form(self.where, self.schema, self.owner)
         return expression, bound
 
 
@@ -122,8 +122,8 @@ def read_condition(where: str | BooleanExpression, schema: Schema, owner: str) -
     if tree is not None:
         needed = {leaf.field_id for leaf in leaves(tree)}
         return _condition(where, schema, owner, tree, needed)
-    expression, bound, needed = _normal_form(where, schema, owner)
-    found = _condition(where, schema, owner, tree_of(bound), needed)
+    expression, bound, tree, needed = _normal_form(where, schema, owner)
+    found = _condition(where, schema, owner, tree, needed)
     found.__dict__["_normal"] = expression, bound
     return found
 
@@ -137,18 +137,19 @@ def _condition(
 
 def _normal_form(
     where: str | BooleanExpression, schema: Schema, owner: str
-) -> tuple[BooleanExpression, BooleanExpression, set[int]]:
-    """Return an expression in normal form, the same bound, and ids of the columns it needs."""
+) -> tuple[BooleanExpression, BooleanExpression, Node, set[int]]:
+    """Return an expression in normal form, bound, and as a tree, and ids of its columns."""
     given = _expression(where)
     normal = _NormalForm(schema, owner)
     try:
         expression = visit(rewrite_not(given), normal)
         bound = bind(schema, expression, case_sensitive=True)
+        tree = tree_of(bound)
     except RecursionError:
         raise QueryError(
             "where: the condition is nested too deep; use in (...) for lists"
         ) from None
-    return expression, bound, {path[0].field_id for path in normal.paths.values()}
+    return expression, bound, tree, {path[0].field_id for path in normal.paths.values()}
 
 
 def path_to(schema: Schema, field_id: int) -> tuple[NestedField, ...]:
