@@ -1,7 +1,8 @@
 """Read the data of a table.
 
 `manifests` and `live_files` say which data files are live, decoded by `avro` within their bounds;
-`row_deletes`, `deletion_vector` and `equality_deletes` which of their rows are not.
+`snapshot_entries` keeps what manifests say of a snapshot's data files; `row_deletes`,
+`deletion_vector` and `equality_deletes` say which of their rows are not live.
 `parquet`, `vector_column` and `vectors` read vectors, `row_vectors` those of single rows,
 `columns` other columns: `column_chunks` keeps what it read in memory, and `projection` turns it
 into the table's current schema. `row_identity` recognises rows after a rewrite.
