@@ -42,6 +42,9 @@ FIRST_ASKED = 2
 """The condition of an open index by which lookups are made, counted from 1. Of fewer, bounds of
 blocks may decide, and less is read."""
 
+PACKED = 4
+"""Times that values of any width are larger in memory than where they are packed, about."""
+
 ROUND_BYTES = 64 * MIB
 """Bytes of blobs that are read at once, at most, if they are more than one."""
 
@@ -120,7 +123,7 @@ class Lookups:
                 found[field.field_id] = lookup
         if not missing:
             return found
-        if not is_to_make or not self._blobs or not self._fit(len(fields)):
+        if not is_to_make or not self._blobs or not self._fit(fields):
             return None
         with self._lock:
             for field in missing:
@@ -130,10 +133,14 @@ class Lookups:
                 found[field.field_id] = lookup
         return found
 
-    def _fit(self, columns: int) -> bool:
-        """Tell whether lookups of so many columns may be kept, but for values of any width."""
-        rows = sum(blob.reader.rows for blob in self._blobs)
-        return rows * BYTES_A_ROW * (columns + 1) <= settings().lookups_max_bytes
+    def _fit(self, fields: Sequence[NestedField]) -> bool:
+        """Tell whether lookups of some columns may be kept together, if all values differ."""
+        size = sum(blob.reader.rows for blob in self._blobs) * BYTES_A_ROW * (len(fields) + 1)
+        for blob in self._blobs:
+            for number in map(blob.column_of, fields):
+                if number is not None:
+                    size += _value_bytes(blob, number)
+        return size <= settings().lookups_max_bytes
 
     def _make(self, field: NestedField) -> ColumnLookup | None:
         """Make a lookup, once: one that had to leave would have to leave again."""
@@ -230,6 +237,15 @@ class Lookups:
             size += blob.place.metadata.length
         if some:
             yield some
+
+
+def _value_bytes(blob: KeptBlob, column: int) -> int:
+    """Return the bytes of the values of a column in memory; of those of any width a guess."""
+    bits = blob.reader.columns[column].bits
+    if bits:
+        return blob.reader.rows * bits // 8
+    first, end = blob.reader.extent(column, 0, blob.reader.blocks)
+    return (end - first) * PACKED
 
 
 def _blocks_of(blob: KeptBlob, column: int, field: NestedField) -> list[Wanted]:
