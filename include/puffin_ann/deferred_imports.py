@@ -1,47 +1,67 @@
 """Import modules of others when something of them is first used, where they are slow to import.
 
-PyIceberg's Arrow FileIO imports `pyarrow.dataset` for scans of its own, and that imports pandas
-where it is installed: an eighth of the time that a search takes to import, for nothing.
+PyIceberg and Numba import what they need for scans, for conditions as text and for files of
+configuration, whoever asks: a sixth of the time that a search takes to import, for nothing.
 """
 
 import sys
 import threading
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
+_ASKED_OF_ALL = frozenset(("__path__", "__warningregistry__", "__wrapped__"))
+"""Attributes that importing, warnings and inspection look for in whatever module there is."""
+
+_replacing = threading.Lock()
+
 
 class _Deferred(ModuleType):
-    """Stands for a module until an attribute of it is asked for."""
+    """Stands for a module until an attribute of it is asked for that only the module has."""
+
+    _beneath: Mapping[str, str]
+    _is_package: bool
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # what importing asks of a module
+        if name in _ASKED_OF_ALL and not (self._is_package and name == "__path__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        return getattr(_imported(self), name)
-
-
-_importing = threading.RLock()
+        source = self._beneath.get(name)
+        if source is not None and hasattr(import_module(source), name):
+            return getattr(import_module(source), name)
+        found = _imported(self)
+        if name == "__all__" and not hasattr(found, name):  # all names of this would be taken
+            return [public for public in vars(found) if not public.startswith("_")]
+        return getattr(found, name)
 
 
 def _imported(deferred: _Deferred) -> ModuleType:
     name = deferred.__name__
-    with _importing:
+    with _replacing:
         if sys.modules.get(name) is deferred:
             del sys.modules[name]
-        return import_module(name)
+    # Without a lock of ours: Python's own know which thread waits for which.
+    return import_module(name)
 
 
-def defer(name: str) -> None:
+def defer(name: str, **beneath: str) -> None:
     """Have a module imported when something of it is first used, unless it is imported already.
 
     Whoever imports it gets what stands for it; names taken from that are the module's own.
 
     Args:
-        name: of a module in a package.
+        name: of a module.
+        beneath: attributes that it only hands on, and the modules that they are had from without
+            importing it: what others ask of it as soon as they are imported.
     """
     if name in sys.modules or (spec := find_spec(name)) is None:
         return
     deferred = _Deferred(name)
-    deferred.__spec__ = spec
+    deferred._beneath = beneath
+    deferred._is_package = spec.submodule_search_locations is not None
+    deferred.__spec__, deferred.__file__ = spec, spec.origin
     sys.modules[name] = deferred
+    package, _, leaf = name.rpartition(".")
+    if package:  # as importing it leaves it there
+        setattr(sys.modules[package], leaf, deferred)

@@ -45,6 +45,7 @@ from numba.core.serialize import dumps
 from puffin_ann import private_folders
 from puffin_ann.errors import UnsafeFolderError
 from puffin_ann.simd_levels import SimdLevel, common_processor
+from puffin_ann.uncollected import uncollected
 
 log = logging.getLogger("puffin_ann.kernels")
 
@@ -128,7 +129,8 @@ class KernelCache(_CacheOfNumba):  # type: ignore[misc]
         codegen = target_context.codegen()
         for folder, is_ours, processor in self._sources(codegen.magic_tuple()):
             key = self._key(sig, processor)
-            found = _load(folder / self._file_name(key), key, is_ours)
+            with uncollected():  # of Numba's modules it imports those that its parts are of
+                found = _load(folder / self._file_name(key), key, is_ours)
             if found is not None:
                 rebuild: Any = CompileResult._rebuild
                 return rebuild(target_context, *found)

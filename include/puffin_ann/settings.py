@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Any, Literal
 
-from pydantic import Field, ValidationError, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from puffin_ann import private_folders
 from puffin_ann.errors import BadInputError, CacheUnusableError, UnsafeFolderError
@@ -50,12 +49,19 @@ StalePolicy = Literal["scan", "warn", "fail"]
 """When shards are brought to local disk: before they answer, once they are asked often, never."""
 
 
-class Settings(BaseSettings):
-    """Settings of a process; each is read from `PUFFIN_ANN_<NAME>`."""
+PREFIX = "PUFFIN_ANN_"
 
-    model_config = SettingsConfigDict(env_prefix="PUFFIN_ANN_", frozen=True)
 
-    declarations_dir: Annotated[tuple[Path, ...], NoDecode] = Field(
+class Settings(BaseModel):
+    """Settings of a process; each is read from `PUFFIN_ANN_<NAME>`.
+
+    Read here and not by pydantic-settings, which takes as long to import as two hundred lines of
+    settings do not: a twentieth of what a search imports.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    declarations_dir: tuple[Path, ...] = Field(
         default_factory=_default_declarations_dir,
         description="Folders of index declarations (*.yaml), with colons between them as in PATH; "
         "see `declarations_folders`.",
@@ -153,12 +159,12 @@ class Settings(BaseSettings):
         ge=0,
         description="Threads of a search or build in this process; 0 means every core.",
     )
-    spark_conf_allowed: Annotated[tuple[str, ...], NoDecode] = Field(
+    spark_conf_allowed: tuple[str, ...] = Field(
         default=("*",),
         description="Settings of Spark that declarations may make: names or patterns such as "
         "spark.executor.*, with commas between them.",
     )
-    submit_allowed: Annotated[tuple[str, ...], NoDecode] = Field(
+    submit_allowed: tuple[str, ...] = Field(
         default=("*",),
         description="What declarations may have stages submitted by: names such as spark_submit "
         "and livy, or patterns, with commas between them.",
@@ -167,6 +173,17 @@ class Settings(BaseSettings):
         default="auto",
         description="Vector instructions that kernels use; auto: the best this machine has.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_environment(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Add what the environment says of whatever is not given; case is of no account."""
+        found = {
+            name.upper().removeprefix(PREFIX).lower(): value
+            for name, value in os.environ.items()
+            if name.upper().startswith(PREFIX)
+        }
+        return {name: found[name] for name in cls.model_fields.keys() & found.keys()} | given
 
     @field_validator("spark_conf_allowed", "submit_allowed", mode="before")
     @classmethod

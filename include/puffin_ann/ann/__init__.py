@@ -8,3 +8,7 @@
 
 A file named `kernels_*` holds loops that Numba compiles; the file without the prefix calls them.
 """
+
+from puffin_ann.deferred_imports import defer
+
+defer("yaml")  # which Numba imports for a file of configuration

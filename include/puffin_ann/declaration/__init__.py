@@ -1,6 +1,8 @@
 """Index declarations: the YAML files under `include/indexes/`, validated once, here.
 
-Imports nothing heavier than pydantic and YAML, since every parse of a DAG file pays for it.
+Imports nothing heavier than pydantic and YAML, since every parse of a DAG file pays for it; and
+of its own modules only those of which something is asked for: a search needs the names of the
+algorithms, and no declaration.
 
 `index` is a declaration as a whole, of `options`, `spark`, `airflow_tasks`, `parameters`, `names`
 and `schedules`, all built on `model`. `folder` finds the folders of declarations, `files` reads
@@ -8,54 +10,93 @@ them, by `reading` what is in a file; `allowed` says which settings of Spark thi
 `complaints` says in words what is not allowed; `json_schema` serves editors.
 """
 
-from puffin_ann.declaration.airflow_tasks import AirflowOptions
-from puffin_ann.declaration.complaints import in_words
-from puffin_ann.declaration.files import (
-    Declared,
-    declaration_files,
-    load_declaration,
-    load_declarations,
-    read_declarations,
-)
-from puffin_ann.declaration.folder import declarations_folders, folder_beside, known_declarations
-from puffin_ann.declaration.index import (
-    METRICS,
-    SHAPING,
-    IndexDeclaration,
-    MetricName,
-    parse_declaration,
-)
-from puffin_ann.declaration.names import check_name, is_name
-from puffin_ann.declaration.options import (
-    MAX_GROUPS,
-    ApprovalBounds,
-    BuildOptions,
-    Duration,
-    EvaluateOptions,
-    GateOptions,
-    MaintainOptions,
-    RebuildOptions,
-    RefreshOptions,
-    RetentionOptions,
-    seconds_of,
-)
-from puffin_ann.declaration.parameters import (
-    AUTO,
-    CENTROID,
-    EXACT,
-    FORMS_OF,
-    PARAMETERS,
-    AlgorithmName,
-    AutoParameters,
-    CentroidParameters,
-    ExactParameters,
-    FormName,
-    HnswParameters,
-    IvfPqParameters,
-    Parameters,
-    VamanaParameters,
-)
-from puffin_ann.declaration.spark import LIVY, SPARK_SUBMIT, SparkOptions
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from puffin_ann.declaration.airflow_tasks import (
+        AirflowOptions,
+    )
+    from puffin_ann.declaration.complaints import (
+        in_words,
+    )
+    from puffin_ann.declaration.files import (
+        Declared,
+        declaration_files,
+        load_declaration,
+        load_declarations,
+        read_declarations,
+    )
+    from puffin_ann.declaration.folder import (
+        declarations_folders,
+        folder_beside,
+        known_declarations,
+    )
+    from puffin_ann.declaration.index import (
+        METRICS,
+        SHAPING,
+        IndexDeclaration,
+        MetricName,
+        parse_declaration,
+    )
+    from puffin_ann.declaration.names import (
+        check_name,
+        is_name,
+    )
+    from puffin_ann.declaration.options import (
+        MAX_GROUPS,
+        ApprovalBounds,
+        BuildOptions,
+        Duration,
+        EvaluateOptions,
+        GateOptions,
+        MaintainOptions,
+        RebuildOptions,
+        RefreshOptions,
+        RetentionOptions,
+        seconds_of,
+    )
+    from puffin_ann.declaration.parameters import (
+        AUTO,
+        CENTROID,
+        EXACT,
+        FORMS_OF,
+        PARAMETERS,
+        AlgorithmName,
+        AutoParameters,
+        CentroidParameters,
+        ExactParameters,
+        FormName,
+        HnswParameters,
+        IvfPqParameters,
+        Parameters,
+        VamanaParameters,
+    )
+    from puffin_ann.declaration.spark import (
+        LIVY,
+        SPARK_SUBMIT,
+        SparkOptions,
+    )
+
+_NAMES_OF = {
+    "airflow_tasks": "AirflowOptions",
+    "complaints": "in_words",
+    "files": "Declared declaration_files load_declaration load_declarations read_declarations",
+    "folder": "declarations_folders folder_beside known_declarations",
+    "index": "IndexDeclaration METRICS MetricName SHAPING parse_declaration",
+    "names": "check_name is_name",
+    "options": (
+        "ApprovalBounds BuildOptions Duration EvaluateOptions GateOptions MAX_GROUPS "
+        "MaintainOptions RebuildOptions RefreshOptions RetentionOptions seconds_of"
+    ),
+    "parameters": (
+        "AUTO AlgorithmName AutoParameters CENTROID CentroidParameters EXACT ExactParameters "
+        "FORMS_OF FormName HnswParameters IvfPqParameters PARAMETERS Parameters "
+        "VamanaParameters"
+    ),
+    "spark": "LIVY SPARK_SUBMIT SparkOptions",
+}
+_MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names.split()}
 
 __all__ = [
     "AUTO",
@@ -104,3 +145,15 @@ __all__ = [
     "read_declarations",
     "seconds_of",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for, from the module that has it."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

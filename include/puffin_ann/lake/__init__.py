@@ -11,4 +11,8 @@ It knows Puffin files as containers, and nothing of the indexes in them.
 
 from puffin_ann.deferred_imports import defer
 
+# What PyIceberg imports for scans, for its configuration's file, and for conditions as text.
 defer("pyarrow.dataset")
+defer("pyarrow.compute", Expression="pyarrow._compute")
+defer("strictyaml")
+defer("pyiceberg.expressions.parser")

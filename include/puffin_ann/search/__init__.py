@@ -11,3 +11,5 @@ are. `questions` says what can be asked, `conditions` which rows a condition let
 `included` what is kept of columns. `cache` keeps unpacked shards on local disk. Parts of a search
 note in `explain` what they do, if it is asked for; `explained` puts that together.
 """
+
+from puffin_ann import lake as lake  # before PyIceberg is imported: it has some of that wait

@@ -10,7 +10,6 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
-from numba.np.arrayobj import populate_array
 
 I32 = ir.IntType(32)
 
@@ -108,6 +107,9 @@ def ternary(result: Result, emit: Emit) -> Any:
 
 def _array_at(dtype: Any, extents: int) -> Any:
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        # Only compiling needs it, and what it imports: a fiftieth of a second.
+        from numba.np.arrayobj import populate_array
+
         array = context.make_array(signature.return_type)(context, builder)
         step = context.get_value_type(types.intp)(dtype.bitwidth // 8)
         steps = [step]

@@ -31,6 +31,7 @@ from puffin_ann.errors import (
 )
 from puffin_ann.extras import Extra, install_command
 from puffin_ann.lake.catalog.index_snapshots import tag_of
+from puffin_ann.lake.catalog.sqlite import SCHEME, SqliteCatalog, path_of
 from puffin_ann.lake.catalog.timeouts import (
     HTTP_TIMEOUT,
     ask_until_answered,
@@ -231,8 +232,8 @@ def _require_database(name: str) -> None:
         CatalogUnavailableError: names the file.
     """
     uri = str(_configured(name).get("uri", ""))
-    path = uri.removeprefix("sqlite:///").partition("?")[0]
-    if not uri.startswith("sqlite:///") or path.startswith((":memory:", "file:")) or not path:
+    path = uri.removeprefix(SCHEME).partition("?")[0]
+    if not uri.startswith(SCHEME) or path.startswith((":memory:", "file:")) or not path:
         return
     if not Path(path).exists():
         raise CatalogUnavailableError(
@@ -303,7 +304,7 @@ def _connect(name: str) -> Catalog:
     _require_database(name)
     if _speaks_http(name):
         limit_requests()
-    catalog = ask_until_answered(lambda: load_catalog(name))
+    catalog = ask_until_answered(lambda: _made(name))
     session = getattr(catalog, "_session", None)
     if session is None:
         return catalog
@@ -314,6 +315,13 @@ def _connect(name: str) -> Catalog:
         # instance, would never be known to be lost.
         session.request = partial(session.request, timeout=HTTP_TIMEOUT)  # type: ignore[method-assign]
     return catalog
+
+
+def _made(name: str) -> Catalog:
+    given = _configured(name)
+    if path_of(given) is None:
+        return load_catalog(name)
+    return SqliteCatalog(name, given)  # type: ignore[abstract]  # what is missing is handed on
 
 
 def _speaks_http(name: str) -> bool:

@@ -235,7 +235,7 @@ def test_a_short_outage_is_waited_out(
 ) -> None:
     tables.create(configured)
     calls: list[str] = []
-    real = catalogs.load_catalog
+    real = catalogs._made
 
     def flaky(name: str) -> object:
         calls.append(name)
@@ -243,7 +243,7 @@ def test_a_short_outage_is_waited_out(
             raise ConnectionError("connection refused")
         return real(name)
 
-    monkeypatch.setattr(catalogs, "load_catalog", flaky)
+    monkeypatch.setattr(catalogs, "_made", flaky)
     assert name_of(load_table("lake.demo.words")) == "lake.demo.words"
     assert len(calls) == timeouts.ATTEMPTS
 

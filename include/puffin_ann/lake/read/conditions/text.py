@@ -5,8 +5,6 @@ from decimal import Decimal
 from functools import lru_cache
 
 from pyiceberg.expressions import BooleanExpression
-from pyiceberg.expressions.parser import parse
-from pyparsing import ParseBaseException
 
 from puffin_ann.errors import QueryError
 
@@ -31,6 +29,10 @@ def parsed(where: str) -> BooleanExpression:
     Raises:
         QueryError: it cannot be read.
     """
+    # Whoever asks without a condition, or with an expression, needs no parser.
+    from pyiceberg.expressions.parser import parse
+    from pyparsing import ParseBaseException
+
     if len(where) > MOST_CHARACTERS:
         raise QueryError(f"where has {len(where)} characters; {MOST_CHARACTERS} at most are read")
     written = _TOKENS.sub(_written_out, where)
