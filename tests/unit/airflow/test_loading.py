@@ -39,7 +39,7 @@ print(json.dumps({
 
 IMPORTED = """
 import importlib.util, json, sys
-import pydantic, pydantic_settings
+import pydantic
 import airflow.sdk, airflow.plugins_manager
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
@@ -120,7 +120,6 @@ from airflow.dag_processing.dagbag import BundleDagBag
 import airflow.providers.apache.spark.operators.spark_submit
 import airflow.providers.standard.operators.empty
 import airflow.providers.standard.operators.trigger_dagrun
-import pydantic_settings
 
 def load(path):
     return BundleDagBag(path, bundle_path=Path(path).parent, bundle_name="dags-folder").dags
