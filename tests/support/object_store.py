@@ -77,6 +77,7 @@ def seaweedfs(folder: Path, volumes: int = 20) -> Iterator[str]:
         "-master.telemetry=false",
         "-master.volumeSizeLimitMB=256",
         f"-volume.max={volumes}",
+        "-volume.minFreeSpace=256MiB",  # a hundredth of a large disk, by default
         *(f"-{name}.port={port}" for name, port in ports.items()),
         *(f"-{name}.port.grpc={port}" for name, port in grpc.items()),
     ]

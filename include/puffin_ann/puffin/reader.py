@@ -53,7 +53,7 @@ class BlobReader:
         Raises `OutputLimitError` if it is more than `limit` bytes, by default than what a blob that
         is stored in so many bytes may hold (`content_limit`).
         """
-        return _joined(self._content(blob, limit))
+        return self.read_all([blob], limit=limit)[0]
 
     def read_all(self, blobs: Sequence[BlobMetadata], *, limit: int | None = None) -> list[bytes]:
         """Return the contents of blobs, as `read` does, those near each other by one range read.

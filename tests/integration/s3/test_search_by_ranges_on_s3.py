@@ -1,5 +1,8 @@
 """A search of a table on S3 whose shards are nowhere else: few round trips, few bytes."""
 
+import re
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from pyiceberg.catalog import load_catalog
@@ -9,10 +12,12 @@ from puffin_ann.errors import StoreUnavailableError
 from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lake.store import ranges
 from puffin_ann.lake.store.ranges import Range, read_ranges
+from puffin_ann.lake.store.s3 import S3
+from puffin_ann.search import index_version
 from puffin_ann.settings import settings
 from tests.support import builds, refreshes
 from tests.support.damage import forget_cache, report
-from tests.support.object_store import BUCKET, properties
+from tests.support.object_store import BUCKET, client, properties
 
 ROWS = 3_000
 INDEX_FILES = r"/ann-words_index-[^/]*\.puffin"
@@ -120,6 +125,72 @@ def test_many_ranges_take_one_round_trip(io, s3, proxy, monkeypatch):
     read_ranges(io, wanted)
     assert len(proxy.requests) == 90
     assert proxy.rounds() == 1
+
+
+KEY = "folder one/ü+c=1 & %20 (é).bin"
+
+
+@pytest.fixture
+def far_apart(s3, proxy):
+    """Ranges of an object with nothing near each other, and what they have."""
+    data = np.random.default_rng(2).bytes(500_000)
+    s3.put_object(Bucket=BUCKET, Key=KEY, Body=data)
+    wanted = [Range(f"s3://{BUCKET}/{KEY}", at, at + 1000) for at in range(0, 500_000, 100_000)]
+    proxy.reset()
+    return wanted, [data[part.start : part.stop] for part in wanted]
+
+
+def test_ranges_of_an_object_are_asked_for_by_one_signature(io, far_apart, proxy):
+    wanted, expected = far_apart
+    assert list(map(bytes, read_ranges(io, wanted))) == expected
+    signatures = {re.search("X-Amz-Signature=([0-9a-f]+)", asked)[1] for asked in proxy.requests}
+    assert len(proxy.requests) == len(wanted)
+    assert len(signatures) == 1
+
+
+@pytest.mark.parametrize(
+    "fault", ["403 Forbidden", "400 Bad Request", "500 Broken", "cut", "reset"]
+)
+def test_ranges_that_do_not_come_by_one_signature_are_asked_for_as_ever(
+    fault, io, far_apart, proxy
+):
+    wanted, expected = far_apart
+    proxy.fail(fault, "X-Amz-Signature")
+    assert list(map(bytes, read_ranges(io, wanted))) == expected
+    assert len(proxy.requests) == 2 * len(wanted)
+
+
+@pytest.mark.parametrize("problem", ["no session", "no signature"])
+def test_where_botocore_gives_no_signed_address_ranges_are_asked_for_as_ever(
+    problem, io, far_apart, proxy, monkeypatch
+):
+    def no_client(_store):
+        if problem == "no session":
+            return SimpleNamespace()
+        session = SimpleNamespace(http_session=object())
+        return SimpleNamespace(_endpoint=session)  # it cannot sign
+
+    monkeypatch.setattr(S3, "botocore_client", property(no_client))
+    monkeypatch.setattr(S3, "client", client(proxy.endpoint))
+    wanted, expected = far_apart
+    assert list(map(bytes, read_ranges(io, wanted))) == expected
+
+
+def test_several_ranges_of_an_object_that_is_gone_or_cut_short_are_told(io, s3):
+    s3.put_object(Bucket=BUCKET, Key="short", Body=bytes(100_010))
+    beyond = [Range(f"s3://{BUCKET}/short", at, at + 20) for at in (0, 50_000, 100_000)]
+    with pytest.raises(ranges.PuffinFormatError, match="10 bytes too early"):
+        read_ranges(io, beyond)
+    with pytest.raises(FileNotFoundError):
+        read_ranges(io, [Range(f"s3://{BUCKET}/gone", at, at + 4) for at in (0, 100_000)])
+
+
+def test_cells_that_are_too_many_to_come_with_the_footer_take_one_request(lake, monkeypatch):
+    monkeypatch.setattr(index_version, "SMALL_CELLS", 0)
+    lake.delay = 0.05
+    index = opened(lake)
+    index.search(QUERIES[:1], 5)
+    assert lake.rounds() <= 4
 
 
 def test_an_object_that_is_gone_or_cut_short_is_told(io, s3):

@@ -1,10 +1,12 @@
 """Read many ranges of objects at once: what a store answers together costs one round trip.
 
-On S3 a range is asked for by itself, without asking first how long the object is. Elsewhere it is
-read through the table's FileIO.
+On S3 a range is asked for by itself, without asking first how long the object is, and those of an
+object by one signature: all are sent before the first is answered. Elsewhere a range is read
+through the table's FileIO.
 """
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -14,7 +16,7 @@ from pyiceberg.io import FileIO
 
 from puffin_ann.errors import PuffinFormatError
 from puffin_ann.lake.store.objects import open_object
-from puffin_ann.lake.store.s3 import RANGES_AT_ONCE
+from puffin_ann.lake.store.s3 import RANGES_AT_ONCE, ranges_of
 
 NEAR = 32 << 10
 """Ranges with no more bytes between them are read as one: a request costs more than those."""
@@ -50,7 +52,13 @@ def read_ranges(
     """
     joined = list(_joined(wanted))
 
+    signed = _signed(io, joined)
+
     def read(range_: Range) -> bytes:
+        if range_.uri in signed:
+            found = signed[range_.uri](range_.start, range_.stop)
+            if found is not None:
+                return found
         with naming(range_.uri) if naming else nullcontext():
             return _read(io, range_)
 
@@ -79,6 +87,20 @@ def _joined(wanted: Sequence[Range]) -> Iterator[Range]:
         reached = part
     if reached:
         yield reached
+
+
+def _signed(io: FileIO, wanted: Sequence[Range]) -> dict[str, Callable[[int, int], bytes | None]]:
+    """Return, by location, what reads several ranges of an object by one signature."""
+    found = {}
+    for uri, count in Counter(part.uri for part in wanted).items():
+        store = ranges_of(io, uri) if count > 1 else None
+        if store is not None:
+            from puffin_ann.lake.store.signed_once import reader
+
+            read = reader(store, uri)
+            if read is not None:
+                found[uri] = read
+    return found
 
 
 def _is_local(uri: str) -> bool:

@@ -169,7 +169,14 @@ class S3:
         """The botocore client."""
         if isinstance(self._io, PyArrowFileIO) and is_lent(self._io):
             return _LentClient(self._io)
-        return _client(_settled(self._properties))
+        return self.botocore_client
+
+    @property
+    def botocore_client(self) -> Any:
+        """The botocore client, with the credentials that are valid now."""
+        is_of_arrow = isinstance(self._io, PyArrowFileIO) and is_lent(self._io)
+        properties = valid_properties(self._io) if is_of_arrow else self._properties
+        return _client(_settled(properties))
 
     def version(self, uri: str) -> str:
         """Return the ETag of an object."""
@@ -342,13 +349,20 @@ def _made_client(settled: tuple[tuple[str, str], ...]) -> Any:
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
-    return session.client(
+    client = session.client(
         "s3",
         endpoint_url=endpoint,
         # A region of some name is part of every signature; stores of other makers accept any.
         region_name=session.region_name or "us-east-1",
         config=config,
     )
+    client.meta.events.register_first("choose-signer.s3.GetObject", _as_requests_are_signed)
+    return client
+
+
+def _as_requests_are_signed(signature_version: str, **_more: Any) -> str | None:
+    """Have addresses signed as requests are, where botocore would by the version before."""
+    return "s3v4-query" if signature_version in ("s3v4-query", "v4-query") else None
 
 
 def _encryption(properties: Mapping[str, str]) -> dict[str, str]:
