@@ -4,7 +4,7 @@
 when they are asked for. `reranked` measures answers by the table's vectors where shards have not
 them as they are, `ivf_lists` finds candidates where only some lists are read, and `ivf_unpacked` is
 what lies beside lists that are searched. `delta` is the small shard of added rows, and `sizes`
-predicts how large an index of each will be.
+predicts how large an index of each will be, with what `links` knows of graphs.
 """
 
 from puffin_ann.engines.base import SearchableShard, ShardEngine

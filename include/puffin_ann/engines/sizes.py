@@ -2,7 +2,7 @@
 
 Bytes a row for each algorithm and form of vectors, and what there is beside rows. Only two things
 depend on how numbers fall: where rows stand in the table, a byte or two each, and the links of
-graphs, which are measured (see `LINK`).
+graphs, which `links` has: a range by rule, or one figure where a sample was measured.
 """
 
 import math
@@ -15,6 +15,7 @@ from puffin_ann.blobs import centroid, coverage, graph, partitions, routing
 from puffin_ann.blobs.encoding import metrics
 from puffin_ann.blobs.encoding.stored_vectors import NUMBER_BYTES, Form
 from puffin_ann.declaration import AUTO, CENTROID, FORMS_OF, MetricName
+from puffin_ann.engines.links import FEWEST, MeasuredLinks, by_rule, usual_degree
 from puffin_ann.errors import BadInputError
 from puffin_ann.puffin.footer import MAX_PAYLOAD
 from puffin_ann.puffin.layout import MAX_JAVA_BLOB
@@ -26,13 +27,6 @@ NEAR = 0.9
 SPARED = 0.85
 """Share of a blob's limit that shards are chosen to have."""
 
-LINK, LINK_LESS = 0.08, 7.0
-"""Bytes of a link among n rows of a graph of mean degree m: 0.08 + log2(n / m) / 7. Fitted to what
-the format's encoder makes of links drawn near by and from everywhere, as those of word and sentence
-vectors are, 20,000 to 4,000,000 rows: off by 3 %, and 7 % too few with two cells in a shard."""
-DEGREE, DEGREE_ROWS, DEGREE_GROWTH, DEGREE_BEND = 38.0, 20_000, 5.0, 4
-"""Mean degree of a Vamana graph without a maximum, of so many rows, what each doubling adds, and
-how sharply the maximum cuts in: measured on words, sentences and normal vectors of 32 numbers."""
 LAYER_DEGREE, UPPER_DEGREE = 3.5, 2.3
 """Mean links in layer 0 of HNSW, and above, as multiples of the root of M."""
 
@@ -59,6 +53,7 @@ class Shape:
         centroids: of a file, for `centroid`.
         included: bytes of a row's values of the columns kept beside it (`include`), as they
             compress.
+        links: of a `vamana` graph over some of the rows; None: as of words and sentences.
     """
 
     rows: int
@@ -74,6 +69,7 @@ class Shape:
     row_groups: int = 1
     centroids: int = 1
     included: float = 0.0
+    links: MeasuredLinks | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be built."""
@@ -116,6 +112,8 @@ class Size:
         routing, partitions, coverage: blobs, not compressed.
         footer: of the Puffin file, not compressed.
         file: all of it, in one file.
+        file_least, file_most: the same if rows have as few or as many links as there may be; equal
+            where that is known, or there are none.
         cache: on local disk, of a search of all shards.
         memory: of that, what searches touch.
         requests: to S3 for a first answer from every shard, at least: by ranges with float32
@@ -131,6 +129,8 @@ class Size:
     coverage: int
     footer: int
     file: int
+    file_least: int
+    file_most: int
     cache: int
     memory: int
     requests: int
@@ -162,6 +162,7 @@ def predict(shape: Shape) -> tuple[Shape, Size]:
     }
     footer = FOOTER_BYTES * (3 + (3 if columns else 2) * shards)
     whole = max(shards, 1) * (shard + rows + columns) + sum(small.values()) + footer
+    fewer, more = _links_off(shape, count) if shards else (0, 0)
     by_ranges = 6 if shape.vectors == "float32" else 2  # ends of two blobs, a cell of each
     return shape, Size(
         row=round((shard + rows + columns) / max(count, 1)) if shards else 0,
@@ -171,6 +172,8 @@ def predict(shape: Shape) -> tuple[Shape, Size]:
         **small,
         footer=footer,
         file=whole,
+        file_least=whole - shards * fewer,
+        file_most=whole + shards * more,
         cache=max(shards, 1) * (cache + 16 * count * (shards > 0)),
         memory=max(shards, 1) * memory,
         requests=2 + by_ranges * shards,
@@ -226,8 +229,8 @@ def _engine(shape: Shape, count: int) -> tuple[int, int, int]:
     if shape.algorithm == "hnsw":
         m = shape.degree or 16
         upper = n / max(m - 1, 1)
-        links = n * _links(n, min(LAYER_DEGREE * math.sqrt(m), 2 * m))
-        links += upper * _links(n, UPPER_DEGREE * math.sqrt(m))
+        links = n * by_rule(n, min(LAYER_DEGREE * math.sqrt(m), 2 * m))
+        links += upper * by_rule(n, UPPER_DEGREE * math.sqrt(m))
         wide = n * (8 * m + 3) + round(upper) * (4 * m + 2)
         return (
             round(stored + links) + n + BLOB_BYTES,
@@ -240,9 +243,7 @@ def _engine(shape: Shape, count: int) -> tuple[int, int, int]:
 
     most = degree_of(shape.degree or 64, padded_dim(shape.metric, d))
     codes = shape.codes or max(1, d // 4)
-    natural = max(DEGREE + DEGREE_GROWTH * math.log2(max(n, 2) / DEGREE_ROWS), 4.0)
-    mean = (natural**-DEGREE_BEND + most**-DEGREE_BEND) ** (-1 / DEGREE_BEND)
-    links = n * _links(n, mean)
+    links = n * _links_of_row(shape, n, most)
     codebook = 4 * codes * 256 * math.ceil(d / codes)
     packed = expected_bytes(n, shape.metric, d, most)
     wide = n * (4 * most + 2)
@@ -251,10 +252,23 @@ def _engine(shape: Shape, count: int) -> tuple[int, int, int]:
     return round(stored + links) + n * codes + codebook + BLOB_BYTES, cache, touched
 
 
-def _links(rows: int, mean: float) -> float:
-    """Return the bytes of the links of a row, of which there are so many on average."""
-    mean = min(mean, max(rows - 1, 0))
-    return mean * (LINK + math.log2(rows / mean) / LINK_LESS) if mean >= 1 else 1.0
+def _links_of_row(shape: Shape, count: int, most: int) -> float:
+    if shape.links is not None and count > 1:
+        return shape.links.of_row(shape.rows, count, most)
+    return by_rule(count, usual_degree(count, most))
+
+
+def _links_off(shape: Shape, count: int) -> tuple[int, int]:
+    """Return how many bytes fewer, and more, the links of a shard may have."""
+    if shape.algorithm != "vamana" or shape.links is not None:
+        return 0, 0
+    from puffin_ann.ann.graph.space import padded_dim
+    from puffin_ann.ann.vamana.packed.layout import degree_of
+
+    most = degree_of(shape.degree or 64, padded_dim(shape.metric, shape.dimension))
+    usual = by_rule(count, usual_degree(count, most))
+    least = min(by_rule(count, min(FEWEST, most)), usual)
+    return round(count * (usual - least)), round(count * (max(by_rule(count, most), usual) - usual))
 
 
 def _centroids(shape: Shape) -> tuple[int, int, int]:

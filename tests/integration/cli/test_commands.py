@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from puffin_ann.cli.main import run
+from puffin_ann.engines import links
 from puffin_ann.search.index import Index
 from puffin_ann.settings import settings
 from tests.support import builds
@@ -333,3 +334,39 @@ def test_a_damaged_index_file_is_named_and_its_rows_are_compared_in_the_table(cl
     path.unlink()
     code, _, err = search(cli, "--key", "word=w5")
     assert (code, "no version of it is readable" in err) == (7, True)
+
+
+def test_size_measures_a_graph_over_rows_of_a_table_that_is_named(cli, words, monkeypatch):
+    monkeypatch.setattr(links, "FEWEST_ROWS", 40)
+    code, out, _ = cli("size", "--table", "test.demo.words", "--metric", "l2", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["shape"]["rows"] == len(builds.live(words)[0])
+    assert found["shape"]["dimension"] == builds.DIMENSION
+    measured = found["shape"]["links"]
+    assert 40 <= measured["rows"] <= found["shape"]["rows"]
+    assert 1 <= measured["degree"] < measured["rows"]
+    assert found["bytes"]["file_least"] == found["bytes"]["file_most"]
+    more = json.loads(cli("size", "--table", "test.demo.words", "--rows", "1e6", "--json")[1])
+    assert more["shape"]["rows"] == 10**6
+
+
+def test_size_of_a_table_with_few_rows_goes_by_rule(cli, words):
+    _, out, _ = cli("size", "--table", "test.demo.words", "--column", "embedding", "--json")
+    assert json.loads(out)["shape"]["links"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--rows", "5"], "give --rows and --dim, or --table"),
+        (["--rows", "5", "--dim", "3", "--column", "embedding"], "name that by --table"),
+        (["--table", "test.demo.words", "--dim", "3"], "the vectors of test.demo.words have"),
+        (["--table", "test.demo.words", "--metric", "dot"], "metric must be one of"),
+        (["--table", "test.demo.none"], "has no table"),
+    ],
+)
+def test_size_refuses_what_does_not_fit_a_table(options, said, cli, words):
+    code, _, errors = cli("size", *options)
+    assert code != 0
+    assert said in errors

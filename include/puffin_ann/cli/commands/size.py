@@ -1,7 +1,7 @@
 """`puffin-ann size`: how large an index will be, before it is built."""
 
-from dataclasses import asdict
-from typing import Annotated, Any
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table as Grid
@@ -9,6 +9,12 @@ from rich.table import Table as Grid
 from puffin_ann.cli.output import AsJson, console, print_json
 from puffin_ann.declaration import AUTO, PARAMETERS
 from puffin_ann.errors import BadInputError
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from puffin_ann.engines.links import MeasuredLinks
+    from puffin_ann.engines.sizes import Shape
 
 ALGORITHMS = ", ".join(name for name in PARAMETERS if name != AUTO)
 
@@ -30,8 +36,22 @@ PARTS = {
 
 
 def size(
-    rows: Annotated[float, typer.Option(help="Rows to index, such as 1e9.")],
-    dim: Annotated[int, typer.Option(help="Dimensions of a vector.")],
+    rows: Annotated[
+        float | None, typer.Option(help="Rows to index, such as 1e9.  [default: of --table]")
+    ] = None,
+    dim: Annotated[
+        int | None, typer.Option(help="Dimensions of a vector.  [default: of --table]")
+    ] = None,
+    table: Annotated[
+        str | None,
+        typer.Option(
+            help="catalog.namespace.table, of which rows are drawn to measure the links of a graph "
+            "of vamana. Takes up to a minute or two."
+        ),
+    ] = None,
+    column: Annotated[
+        str | None, typer.Option(help="Vector column of --table.  [default: its only one]")
+    ] = None,
     algorithm: Annotated[str, typer.Option(help=ALGORITHMS)] = "vamana",
     vectors: Annotated[
         str, typer.Option(help="How shards store them: float32, float16, int8 or none.")
@@ -66,31 +86,34 @@ def size(
 ) -> None:
     """Predict the bytes of an index, its cache and its memory, within a tenth.
 
-    Told are limits that are near, too. How many links a graph has depends on the data: of few
-    dimensions, where links outweigh vectors, predictions may be farther off.
+    Told are limits that are near, too. How many links a graph of vamana has depends on the data:
+    without --table it is counted as of words and sentences, and told between what bounds the file
+    is otherwise.
 
     Example: puffin-ann size --rows 1e9 --dim 768
     """
     from puffin_ann.engines import sizes
 
+    rows, dim, drawn_from = _known(rows, dim, table, column)
     if not 0 <= rows <= MOST_ROWS:
         raise BadInputError(f"--rows must be a number from 0 to {MOST_ROWS:.0e}, got {rows}")
     given: dict[str, Any] = {"vectors": vectors, "degree": degree, "codes": pq_m}
-    shape, found = sizes.predict(
-        sizes.Shape(
-            rows=round(rows),
-            dimension=dim,
-            algorithm=algorithm,
-            metric=metric,
-            shards=shards,
-            partitions_per_shard=partitions_per_shard,
-            files=files,
-            row_groups=row_groups,
-            centroids=centroids,
-            included=include_bytes,
-            **given,
-        )
+    shape = sizes.Shape(
+        rows=round(rows),
+        dimension=dim,
+        algorithm=algorithm,
+        metric=metric,
+        shards=shards,
+        partitions_per_shard=partitions_per_shard,
+        files=files,
+        row_groups=row_groups,
+        centroids=centroids,
+        included=include_bytes,
+        **given,
     )
+    if drawn_from is not None and algorithm == "vamana":
+        shape = replace(shape, links=_links_of(*drawn_from, shape))
+    shape, found = sizes.predict(shape)
     told = sizes.warnings(shape, found)
     if as_json:
         print_json({"shape": asdict(shape), "bytes": asdict(found), "warnings": told})
@@ -107,10 +130,45 @@ def size(
         count = getattr(found, name)
         if count:
             grid.add_row(what, f"{count:,} bytes", _rounded(count))
+        if name == "file" and found.file_least < found.file_most:
+            bounds = f"{_rounded(found.file_least)} to {_rounded(found.file_most)}"
+            grid.add_row("  by how rows lie (see --table)", "", bounds)
     grid.add_row("requests of a first answer on S3", f"{found.requests:,}", "or more")
     console.print(grid)
     for warning in told:
         console.print(warning, highlight=False, soft_wrap=True)
+
+
+def _known(
+    rows: float | None, dim: int | None, table: str | None, column: str | None
+) -> "tuple[float, int, tuple[Table, str] | None]":
+    """Return rows and dimension, and the table and column to draw rows from, if one was given."""
+    if table is None:
+        if column is not None:
+            raise BadInputError("--column is of a table: name that by --table")
+        if rows is None or dim is None:
+            raise BadInputError("give --rows and --dim, or --table")
+        return rows, dim, None
+    from puffin_ann.lake.catalog.tables import load_table
+    from puffin_ann.lifecycle.declare.look import look_at
+
+    loaded = load_table(table)
+    seen = look_at(loaded, column)
+    if dim not in (None, seen.dimension):
+        raise BadInputError(f"--dim is {dim}; the vectors of {table} have {seen.dimension}")
+    return seen.rows if rows is None else rows, seen.dimension, (loaded, seen.column)
+
+
+def _links_of(table: "Table", column: str, shape: "Shape") -> "MeasuredLinks | None":
+    """Return the links of a graph over some rows of a table; None where those are too few."""
+    from puffin_ann.engines import links
+    from puffin_ann.lifecycle.declare.look import sample_vectors
+    from puffin_ann.settings import settings
+
+    vectors = sample_vectors(table, column, links.MEASURED_ROWS)
+    if len(vectors) < links.FEWEST_ROWS:
+        return None
+    return links.measured(vectors, shape.metric, shape.degree, threads=settings().thread_count)
 
 
 def _rounded(count: float) -> str:

@@ -174,8 +174,9 @@ class S3:
     @property
     def botocore_client(self) -> Any:
         """The botocore client, with the credentials that are valid now."""
-        is_of_arrow = isinstance(self._io, PyArrowFileIO) and is_lent(self._io)
-        properties = valid_properties(self._io) if is_of_arrow else self._properties
+        properties: Mapping[str, str] = self._properties
+        if isinstance(self._io, PyArrowFileIO) and is_lent(self._io):
+            properties = valid_properties(self._io)
         return _client(_settled(properties))
 
     def version(self, uri: str) -> str:

@@ -20,6 +20,8 @@ from puffin_ann.lake.read.vectors import VectorBatch, vectors_of
 from puffin_ann.search.snapshot_view import live_state
 
 ROWS_LOOKED_AT = 1000
+MOST_GROUPS = 128
+"""Row groups that a sample is drawn of, at most: each is read whole."""
 LONGEST_KEY = 200
 """Characters: a longer text is content, not a key, though no two rows may have the same."""
 
@@ -97,6 +99,49 @@ def look_at(table: Table, column: str | None = None) -> Seen:
         is_counts=is_counts,
         keys=tuple(name for name in candidates if _tells_rows_apart(rows.column(name))),
     )
+
+
+def sample_vectors(table: Table, column: str, rows: int) -> NDArray[np.float32]:
+    """Return vectors drawn at random, the same each time.
+
+    They are of few row groups, where there are many; so of a table whose rows are sorted by what
+    they are like, they are not of all kinds.
+
+    Args:
+        table: the table.
+        column: the vector column.
+        rows: wanted; fewer come where there are fewer, or some are not usable.
+
+    Returns:
+        (n, d) float32, in random order.
+
+    Raises:
+        PuffinAnnError: it cannot be read.
+    """
+    live = live_state(table, table.metadata.current_snapshot_id)
+    generator = np.random.default_rng(0)
+    files = [live.files[at] for at in generator.permutation(len(live.files))[:MOST_GROUPS]]
+    held = [
+        (number, group, count)
+        for number, file in enumerate(files)
+        for group, count in enumerate(row_group_rows(table.io, file.path))
+        if count
+    ]
+    chosen = [held[at] for at in generator.permutation(len(held))[:MOST_GROUPS]]
+    sizes = np.array([count for _, _, count in chosen], np.int64)
+    places = np.sort(generator.permutation(int(sizes.sum()))[:rows])
+    at = np.searchsorted(np.cumsum(sizes), places, side="right")
+    read = read_rows(
+        table,
+        [DataFile(file.path, file.size) for file in files],
+        np.array([number for number, _, _ in chosen], np.int64)[at],
+        np.array([group for _, group, _ in chosen], np.int64)[at],
+        places - (np.cumsum(sizes) - sizes)[at],
+        [column],
+    )
+    vectors = vectors_of(read.column(column))
+    usable = vectors.matrix[vectors.valid]
+    return np.ascontiguousarray(usable[generator.permutation(len(usable))])
 
 
 def count_doubled(table: Table, column: str) -> tuple[int, int]:

@@ -45,7 +45,10 @@ def test_the_smaller_the_form_the_smaller_the_index():
 
 def test_people_are_shown_a_table():
     done = CliRunner().invoke(app, ["size", "--rows", "2000000", "--dim", "100"])
-    for said in ("2,000,000 rows of 100 dimensions", "Puffin file", "memory", "cache", "requests"):
+    for said in (
+        *("2,000,000 rows of 100 dimensions", "Puffin file", "memory", "cache", "requests"),
+        "by how rows lie",
+    ):
         assert said in done.stdout
 
 
