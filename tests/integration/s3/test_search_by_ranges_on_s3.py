@@ -10,7 +10,7 @@ from pyiceberg.catalog import load_catalog
 from puffin_ann import open_index
 from puffin_ann.errors import StoreUnavailableError
 from puffin_ann.lake.catalog.tables import load_table
-from puffin_ann.lake.store import ranges
+from puffin_ann.lake.store import ranges, signed_once
 from puffin_ann.lake.store.ranges import Range, read_ranges
 from puffin_ann.lake.store.s3 import S3
 from puffin_ann.search import index_version
@@ -152,23 +152,31 @@ def test_ranges_of_an_object_are_asked_for_by_one_signature(io, far_apart, proxy
     "fault", ["403 Forbidden", "400 Bad Request", "500 Broken", "cut", "reset"]
 )
 def test_ranges_that_do_not_come_by_one_signature_are_asked_for_as_ever(
-    fault, io, far_apart, proxy
+    fault, io, far_apart, proxy, monkeypatch
 ):
     wanted, expected = far_apart
+    monkeypatch.setattr(signed_once, "_refused_until", {})
     proxy.fail(fault, "X-Amz-Signature")
     assert list(map(bytes, read_ranges(io, wanted))) == expected
     assert len(proxy.requests) == 2 * len(wanted)
+    proxy.reset()
+    assert list(map(bytes, read_ranges(io, wanted))) == expected
+    signed = [asked for asked in proxy.requests if "X-Amz-Signature" in asked]
+    assert len(proxy.requests) == len(wanted)
+    assert len(signed) == (0 if fault.startswith("40") else len(wanted))
 
 
 @pytest.mark.parametrize("problem", ["no session", "no signature"])
 def test_where_botocore_gives_no_signed_address_ranges_are_asked_for_as_ever(
     problem, io, far_apart, proxy, monkeypatch
 ):
+    known = SimpleNamespace(endpoint_url=proxy.endpoint)
+
     def no_client(_store):
         if problem == "no session":
-            return SimpleNamespace()
+            return SimpleNamespace(meta=known)
         session = SimpleNamespace(http_session=object())
-        return SimpleNamespace(_endpoint=session)  # it cannot sign
+        return SimpleNamespace(meta=known, _endpoint=session)  # it cannot sign
 
     monkeypatch.setattr(S3, "botocore_client", property(no_client))
     monkeypatch.setattr(S3, "client", client(proxy.endpoint))

@@ -6,6 +6,7 @@ object's address is signed once, and what is asked for of it stands in a header 
 covers.
 """
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,13 @@ from puffin_ann.lake.store.s3 import S3, Location
 
 SECONDS = 300
 """So long a signature holds; what is asked for by it is asked for at once."""
+
+REFUSED = frozenset((400, 401, 403, 405, 501))
+"""Answers of stores that take no such addresses, as a bucket's policy may have it, or whose
+credentials are no longer valid."""
+REFUSED_SECONDS = 600
+_refused_until: dict[tuple[str, str], float] = {}
+"""By endpoint and bucket, how long none is tried again."""
 
 
 def reader(store: S3, uri: str) -> Callable[[int, int], bytes | None] | None:
@@ -28,6 +36,9 @@ def reader(store: S3, uri: str) -> Callable[[int, int], bytes | None] | None:
     from botocore.awsrequest import AWSPreparedRequest
 
     place, client = Location.require(uri), store.botocore_client
+    bucket = client.meta.endpoint_url, place.bucket
+    if time.monotonic() < _refused_until.get(bucket, 0.0):
+        return None
     # Its connections, certificates and proxies: botocore has no public name for what sends.
     session = getattr(getattr(client, "_endpoint", None), "http_session", None)
     if session is None:
@@ -46,6 +57,8 @@ def reader(store: S3, uri: str) -> Callable[[int, int], bytes | None] | None:
             found: bytes = answer.content
         except Exception:  # its message may quote the address, and so the signature
             return None
+        if answer.status_code in REFUSED:
+            _refused_until[bucket] = time.monotonic() + REFUSED_SECONDS
         return found if answer.status_code == 206 and len(found) == stop - start else None
 
     return read
