@@ -1,7 +1,7 @@
 """Import modules of others when something of them is first used, where they are slow to import.
 
 PyIceberg and Numba import what they need for scans, for conditions as text and for files of
-configuration, whoever asks: a sixth of the time that a search takes to import, for nothing.
+configuration, whoever asks: a tenth of a second of a search, for nothing.
 """
 
 import sys
