@@ -129,6 +129,11 @@ class Settings(BaseModel):
         description="An index of no more bytes is published as one file each time. Of a larger one "
         "a new file has what changed, and names the files that have the rest.",
     )
+    row_lineage: bool = Field(
+        default=True,
+        description="In tables of version 3, refreshes know rows that were rewritten into other "
+        "files by their row ids, and do not read their vectors; false: they hash each vector.",
+    )
     catalog_seconds: float = Field(
         default=30.0,
         gt=0,

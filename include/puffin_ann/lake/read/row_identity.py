@@ -3,7 +3,8 @@
 In: vectors and keys. Out: a 128-bit hash of the vector's float32 bits and, where an index declares
 one, the key. Builds and refreshes use it for tables of every version. Tables of version 3 have
 `_row_id` and `_last_updated_sequence_number` as well, which the format allows as an identity (1 in
-docs/format.md); `row_lineage` reads them, and no run does.
+docs/format.md). No index is made so; a refresh finds by them, in `row_lineage`, which rows it need
+not hash again.
 
 The hash is a multilinear one, four times over. A row is a sequence of 32-bit words w[0..n):
 
@@ -22,28 +23,22 @@ lane, 2^-128 in all, over the choice of multipliers (Lemire and Kaser, "Strongly
 hashing is fast", 2014). It guards against accidents, not against somebody who knows the constants.
 """
 
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from puffin_ann.errors import UnsupportedColumnError, UnsupportedTableError
-from puffin_ann.lake.read.errors import patiently_reading
-from puffin_ann.lake.read.live_files import LiveFile
+from puffin_ann.errors import UnsupportedColumnError
 
 LANES: Final = 4
 SEED: Final = 0x7075666660616E6E
 
 _VECTOR, _KEY = 0, 1
 _BLOCK_BYTES = 32 << 20
-
-ROW_ID_FIELD: Final = b"2147483540"
-LAST_UPDATED_FIELD: Final = b"2147483539"
 
 
 def hash_rows(
@@ -69,35 +64,6 @@ def hash_rows(
     lanes = sums >> np.uint64(32)
     high = np.uint64(32)
     return np.stack([lanes[:, 0] << high | lanes[:, 1], lanes[:, 2] << high | lanes[:, 3]], axis=1)
-
-
-def row_lineage(parquet: pq.ParquetFile, file: LiveFile, row_group: int) -> NDArray[np.uint64]:
-    """Return `_row_id` and `_last_updated_sequence_number` of a row group's rows: (n, 2) uint64.
-
-    Where the file has no such column, or a null in it, the row inherits: first row id of the file
-    plus position, and the file's data sequence number. Raises UnsupportedTableError for a file
-    without row lineage (added before the table was upgraded to version 3).
-    """
-    if file.first_row_id is None:
-        raise UnsupportedTableError(f"{file.path} has no first row id, so its rows have none")
-    groups = [parquet.metadata.row_group(i).num_rows for i in range(row_group + 1)]
-    first = file.first_row_id + sum(groups[:-1])
-    ids = np.arange(first, first + groups[-1], dtype=np.int64)
-    numbers = np.full(groups[-1], file.data_sequence_number, dtype=np.int64)
-    places = {
-        (field.metadata or {}).get(b"PARQUET:field_id"): field.name
-        for field in parquet.schema_arrow
-    }
-    for field_id, inherited in ((ROW_ID_FIELD, ids), (LAST_UPDATED_FIELD, numbers)):
-        if field_id in places:
-            name = places[field_id]
-            read = patiently_reading(
-                file.path, partial(parquet.read_row_group, row_group, columns=[name])
-            )
-            stored = read.column(name)
-            known = stored.is_valid().to_numpy()
-            inherited[known] = stored.drop_null().to_numpy()
-    return np.stack([ids, numbers], axis=1).astype(np.uint64)
 
 
 def match_identities(removed: NDArray[np.uint64], added: NDArray[np.uint64]) -> NDArray[np.int64]:

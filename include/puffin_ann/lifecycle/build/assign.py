@@ -166,7 +166,7 @@ def summary_of(
 ) -> AssignSummary:
     """Return the figures of a task."""
     made, made_radii, made_ids = _file_centroids(rows, plan, task, threads=threads)
-    file_of = [file_id for file_id, _, _ in parts.row_groups]
+    file_of = [read.file_id for read in parts.reads]
     return AssignSummary(
         counts=counts[None],
         checksums=checksums[None],

@@ -36,6 +36,8 @@ class RefreshPlan(RunPlan):
         coverage: a coverage blob of the base snapshot; of `files` it has neither row groups nor
             skipped rows.
         cells: a partitions blob in place of that of the base version; None if that is read.
+        rewritten: a file of arrays, see `known_rows.RewrittenFiles`; None if no row is known by its
+            row id.
     """
 
     kind: Literal["refresh"] = "refresh"
@@ -53,6 +55,7 @@ class RefreshPlan(RunPlan):
     difference: StagedFile
     coverage: StagedFile
     cells: StagedFile | None = None
+    rewritten: StagedFile | None = None
 
     def action_of(self, shard_id: int) -> str:
         """Return what is done to a shard; of the new delta, `delta`."""
@@ -70,6 +73,8 @@ class RemovedRowsOfShard(Document):
         already_deleted: rows that were tombstoned.
         identified: by bucket, files of arrays, see `removed_rows.RelocationCandidates`; empty if
             nothing is matched.
+        rewritten: by bucket of rewritten files, files of arrays, see
+            `known_rows.RemovedRowsOfFiles`; empty if no row is known by its row id.
     """
 
     shard_id: int
@@ -77,6 +82,22 @@ class RemovedRowsOfShard(Document):
     newly_deleted: int
     already_deleted: int
     identified: tuple[StagedFile, ...]
+    rewritten: tuple[StagedFile, ...] = ()
+
+
+class KnownRowsOfBucket(Document):
+    """What is known of the rows of some rewritten files.
+
+    Attributes:
+        known: a file of arrays, see `known_rows.RowsByRowId`.
+        rows: how many.
+        first: lowest row id of them, as `last` is the highest; 0 of none.
+    """
+
+    known: StagedFile
+    rows: int
+    first: int
+    last: int
 
 
 class RemovedRows(Document):
@@ -85,11 +106,13 @@ class RemovedRows(Document):
     Attributes:
         prefixes: a file of arrays, see `removed_rows.RemovedIdentityPrefixes`; None if nothing is
             matched.
+        known: rows that are known by their row ids wherever they are now.
     """
 
     shards: tuple[RemovedRowsOfShard, ...]
     prefixes: StagedFile | None
     seconds: float
+    known: tuple[KnownRowsOfBucket, ...] = ()
 
 
 class AddedRowsOfTask(Document):
@@ -99,10 +122,12 @@ class AddedRowsOfTask(Document):
         outcome: the rows that surely are new, staged by cell, and all counts.
         candidates: by bucket, files of arrays, see `row_groups.IdentifiedRows`: rows that may have
             been there.
+        known: rows of which no vector was hashed, since they are known by their row ids.
     """
 
     outcome: AssignOutcome
     candidates: tuple[StagedFile, ...]
+    known: int = 0
 
 
 class AddedRows(Document):
@@ -157,6 +182,7 @@ class Changes(Document):
         relocations: per bucket and shard.
         rows: rows of the segments.
         relocated: relocated rows, which only got another locator.
+        known: added rows of which no vector was hashed, since they are known by their row ids.
         rows_removed: rows of the version that are not live where it has them, relocated ones
             included.
         skipped: by reason, added rows that have no usable vector.
@@ -175,6 +201,7 @@ class Changes(Document):
     vector_bytes_read: int
     seconds: float
     read_seconds: float
+    known: int = 0
 
 
 class StagedTombstones(Document):

@@ -28,6 +28,7 @@ class PlannedFile(Document):
         path: absolute path in the table's store.
         rows: rows written to it, deleted ones included.
         deletes: delete files that apply to it in the base snapshot.
+        keeps_row_ids: rows of it may be known by the row ids that it holds.
     """
 
     file_id: int
@@ -36,6 +37,7 @@ class PlannedFile(Document):
     sequence_number: int
     rows: int
     deletes: tuple[DeleteFile, ...] = ()
+    keeps_row_ids: bool = False
 
     @classmethod
     def of(cls, file_id: int, file: LiveFile) -> "PlannedFile":

@@ -17,6 +17,7 @@ from puffin_ann.lifecycle.ingest.row_groups import (
     IdentifiedRows,
     ReadRowGroup,
     RowFilter,
+    RowLookup,
     open_row_groups,
 )
 from puffin_ann.lifecycle.ingest.segments import VectorRows, concatenate
@@ -66,6 +67,7 @@ def read_parts(
     only: Mapping[int, BitMap] | None = None,
     *,
     row_filter: RowFilter | None = None,
+    row_lookup: RowLookup | None = None,
     threads: int = 1,
 ) -> Parts:
     """Read one task's parts of the table.
@@ -76,6 +78,7 @@ def read_parts(
         task: names the parts.
         only: by file id, the positions that are wanted; of files it does not name, all live ones.
         row_filter: by identity, rows whose vectors are not kept; called in several threads.
+        row_lookup: by row id, rows whose vectors need not be read; called in several threads.
         threads: threads to use.
     """
 
@@ -86,7 +89,13 @@ def read_parts(
         opened = open_row_groups(workspace, files[file_number], part_number, parts)
         wanted = (only or {}).get(opened.file.file_id)
         for row_group, size in zip(opened.row_groups, opened.row_group_rows, strict=True):
-            rows = opened.read(row_group, identities=True, only=wanted, row_filter=row_filter)
+            rows = opened.read(
+                row_group,
+                identities=True,
+                only=wanted,
+                row_filter=row_filter,
+                row_lookup=row_lookup,
+            )
             found.reads.append(rows)
             found.row_groups.append((opened.file.file_id, row_group, size))
         return found

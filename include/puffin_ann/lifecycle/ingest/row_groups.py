@@ -14,6 +14,7 @@ from puffin_ann.lake.read.columns import read_row_group
 from puffin_ann.lake.read.parquet import open_file, read_vectors
 from puffin_ann.lake.read.row_deletes import deleted_positions
 from puffin_ann.lake.read.row_identity import hash_rows
+from puffin_ann.lake.read.row_lineage import stored_lineage
 from puffin_ann.lake.read.vector_column import VectorColumn
 from puffin_ann.lifecycle.documents.run import PlannedFile
 from puffin_ann.lifecycle.ingest.segments import VectorRows, concatenate
@@ -24,16 +25,38 @@ RowFilter = Callable[[NDArray[np.uint64]], NDArray[np.bool_]]
 
 
 @dataclass(frozen=True)
+class KnownRows:
+    """What is known of rows by their row ids, of as many as were asked for.
+
+    Attributes:
+        indexed: (n,) bool, rows whose identity is known.
+        skipped: (n,) bool, rows known to have no usable vector.
+        identities: (n, 2) uint64, of those indexed; 0 of others.
+    """
+
+    indexed: NDArray[np.bool_]
+    skipped: NDArray[np.bool_]
+    identities: NDArray[np.uint64]
+
+
+RowLookup = Callable[[NDArray[np.uint64]], KnownRows]
+"""Called with row ids and the numbers of the commits that changed the rows last, (n, 2)."""
+
+
+@dataclass(frozen=True)
 class IdentifiedRows:
     """Rows of which only locator and identity are kept.
 
     Attributes:
         locators: (n, 3) uint32: file id, row group, offset in it.
         identities: (n, 2) uint64.
+        by_row_id: (n,) bool, rows whose identity is that of the row of their row id; of others it
+            was computed.
     """
 
     locators: NDArray[np.uint32]
     identities: NDArray[np.uint64]
+    by_row_id: NDArray[np.bool_]
 
     @classmethod
     def joined(cls, parts: "Sequence[IdentifiedRows]") -> "IdentifiedRows":
@@ -41,7 +64,12 @@ class IdentifiedRows:
         return cls(
             np.concatenate([np.zeros((0, 3), np.uint32), *(part.locators for part in parts)]),
             np.concatenate([np.zeros((0, 2), np.uint64), *(part.identities for part in parts)]),
+            np.concatenate([np.zeros(0, np.bool_), *(part.by_row_id for part in parts)]),
         )
+
+    def take(self, rows: NDArray[np.int64]) -> "IdentifiedRows":
+        """Return some rows, in the order given."""
+        return IdentifiedRows(self.locators[rows], self.identities[rows], self.by_row_id[rows])
 
 
 @dataclass(frozen=True)
@@ -49,17 +77,31 @@ class ReadRowGroup:
     """The rows of one row group.
 
     Attributes:
+        file_id: of its file.
         rows: live rows with a usable vector, in order, but for those filtered out.
-        filtered_out: those.
+        filtered_out: those; the ones known by their row ids first.
         deleted: positions in the file that row-level deletes name.
         skipped: positions in the file of live rows without a usable vector.
-        reasons: how many of them, by reason.
+        reasons: how many of them, by reason; not of those known by their row ids, which were
+            counted when they were read.
         vector_bytes: bytes of vectors decoded.
     """
 
+    file_id: int
     rows: VectorRows
     filtered_out: IdentifiedRows
     deleted: BitMap
+    skipped: BitMap
+    reasons: Counter[str]
+    vector_bytes: int
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """What was read of a row group's vectors; as of `ReadRowGroup`."""
+
+    rows: VectorRows
+    filtered_out: list[IdentifiedRows]
     skipped: BitMap
     reasons: Counter[str]
     vector_bytes: int
@@ -94,6 +136,7 @@ class RowGroupRange:
         identities: bool,
         only: BitMap | None = None,
         row_filter: RowFilter | None = None,
+        row_lookup: RowLookup | None = None,
     ) -> ReadRowGroup:
         """Read one row group's vector column, and the key column where identities are wanted.
 
@@ -103,8 +146,39 @@ class RowGroupRange:
             only: positions in the file that are wanted; None means all. Of a row group without a
                 live one among them nothing is read.
             row_filter: by identity, rows whose vectors are not kept; asks for identities.
+            row_lookup: by row id, rows whose vectors are neither kept nor hashed. Where it knows
+                all that are live, no vector is read.
         """
-        plan = self.workspace.plan
+        first = int(self.starts[row_group])
+        live, deleted = self._live(row_group, only)
+        known = self._known(row_group, live, row_lookup)
+        unknown = live if known is None else live & ~known.indexed & ~known.skipped
+        here = _Batch(self._no_rows(), [], BitMap(), Counter(), 0)
+        if unknown.any():
+            here = self._read(row_group, unknown, identities, row_filter)
+        if known is not None:
+            offsets = np.flatnonzero(known.indexed)
+            by_row_id = IdentifiedRows(
+                self._locators(row_group, offsets),
+                known.identities[offsets],
+                np.ones(len(offsets), np.bool_),
+            )
+            here.filtered_out.insert(0, by_row_id)
+            here.skipped.update((np.flatnonzero(known.skipped) + first).tolist())
+        return ReadRowGroup(
+            file_id=self.file.file_id,
+            rows=here.rows,
+            filtered_out=IdentifiedRows.joined(here.filtered_out),
+            deleted=BitMap(deleted.tolist()),
+            skipped=here.skipped,
+            reasons=here.reasons,
+            vector_bytes=here.vector_bytes,
+        )
+
+    def _live(
+        self, row_group: int, only: BitMap | None
+    ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Return (n,) bool, the wanted rows that are live, and positions that are deleted."""
         first, last = self.starts[row_group], self.starts[row_group + 1]
         low, high = np.searchsorted(self.deleted, [first, last])
         deleted = self.deleted[low:high]
@@ -114,38 +188,64 @@ class RowGroupRange:
             live[:] = False
             live[np.asarray(inside.to_array(), dtype=np.int64) - first] = True
         live[deleted - first] = False
-        if not live.any():
-            empty = concatenate([], plan.dimension)
-            none = IdentifiedRows.joined([])
-            return ReadRowGroup(empty, none, BitMap(deleted.tolist()), BitMap(), Counter(), 0)
+        return live, deleted
+
+    def _known(
+        self, row_group: int, live: NDArray[np.bool_], row_lookup: RowLookup | None
+    ) -> KnownRows | None:
+        """Return which live rows are known by the row ids that the file holds, if it holds any."""
+        if row_lookup is None or not self.file.keeps_row_ids or not live.any():
+            return None
+        stored = stored_lineage(self.parquet, self.file.path, row_group)
+        if stored is None:
+            return None
+        lineage, has_lineage = stored
+        known = row_lookup(lineage)
+        asked = live & has_lineage
+        return KnownRows(known.indexed & asked, known.skipped & asked, known.identities)
+
+    def _read(
+        self,
+        row_group: int,
+        live: NDArray[np.bool_],
+        identities: bool,
+        row_filter: RowFilter | None,
+    ) -> "_Batch":
+        """Read the vectors of a row group, of which some rows are wanted, (n,) bool."""
         batch = read_vectors(
             self.workspace.table.io,
             self.file.path,
             row_group,
             self.column,
-            plan.dimension,
+            self.workspace.plan.dimension,
             parquet=self.parquet,
             view=row_filter is not None,  # most are let go of right after they were hashed
         )
         keep = live & batch.valid
         offsets = np.flatnonzero(keep)
-        locators = np.empty((len(offsets), 3), dtype=np.uint32)
-        locators[:, 0], locators[:, 1], locators[:, 2] = self.file.file_id, row_group, offsets
+        locators = self._locators(row_group, offsets)
         vectors = batch.matrix if len(offsets) == len(keep) else batch.matrix[keep]
         hashes = np.zeros((len(offsets), 2), dtype=np.uint64)
         if identities:
             keys = self._keys(row_group)
             hashes = hash_rows(vectors, None if keys is None else keys.take(pa.array(offsets)))
         rows, filtered_out = _split(vectors, locators, hashes, row_filter)
-        reasons = Counter(batch.reasons(live))
-        return ReadRowGroup(
-            rows=rows,
-            filtered_out=filtered_out,
-            deleted=BitMap(deleted.tolist()),
-            skipped=BitMap((np.flatnonzero(live & ~batch.valid) + first).tolist()),
-            reasons=reasons,
-            vector_bytes=batch.matrix.nbytes,
+        skipped = np.flatnonzero(live & ~batch.valid) + self.starts[row_group]
+        return _Batch(
+            rows,
+            [filtered_out],
+            BitMap(skipped.tolist()),
+            Counter(batch.reasons(live)),
+            batch.matrix.nbytes,
         )
+
+    def _no_rows(self) -> VectorRows:
+        return concatenate([], self.workspace.plan.dimension)
+
+    def _locators(self, row_group: int, offsets: NDArray[np.int64]) -> NDArray[np.uint32]:
+        locators = np.empty((len(offsets), 3), dtype=np.uint32)
+        locators[:, 0], locators[:, 1], locators[:, 2] = self.file.file_id, row_group, offsets
+        return locators
 
     def _keys(self, row_group: int) -> pa.ChunkedArray | None:
         """Return the key column's values in a row group, if a key is declared."""
@@ -168,7 +268,8 @@ def _split(
         return VectorRows(vectors, locators, identities), IdentifiedRows.joined([])
     kept = np.flatnonzero(~out)
     whole = VectorRows(vectors[kept], locators[kept], identities[kept])
-    return whole, IdentifiedRows(locators[out], identities[out])
+    computed = np.zeros(np.count_nonzero(out), np.bool_)
+    return whole, IdentifiedRows(locators[out], identities[out], computed)
 
 
 def open_row_groups(

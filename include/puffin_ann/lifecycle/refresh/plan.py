@@ -22,6 +22,7 @@ from puffin_ann.lifecycle.documents.run import (
 )
 from puffin_ann.lifecycle.policy.decision import Decision
 from puffin_ann.lifecycle.policy.inputs import IndexState
+from puffin_ann.lifecycle.refresh.read_changes.known_rows import find_rewritten_files
 from puffin_ann.lifecycle.refresh.read_changes.removed_rows import (
     MaskedAndRestored,
     find_restored_rows,
@@ -83,6 +84,9 @@ def make_plan(
     base = require_snapshot(table, live.snapshot_id)
     manifests = tuple(manifest.path for manifest in live.at.manifests)
     covered, files, next_id = plan_files(table.location(), basis)
+    rewritten = None
+    if decision.matches:
+        rewritten, files = find_rewritten_files(table, version, basis.view, files, manifests)
     ids = {absolute_path(table.location(), file.path): file.file_id for file in covered}
     covered_ids = {file.file_id for file in version.coverage.files}
     was_there = {path: file_id for path, file_id in ids.items() if file_id in covered_ids}
@@ -124,6 +128,9 @@ def make_plan(
         difference=workspace.stage_bytes("_difference.arrays", arrays_to_bytes(difference)),
         coverage=workspace.stage_bytes("_coverage.bin", coverage_blob.encode(coverage)),
         cells=staged,
+        rewritten=None
+        if rewritten is None
+        else workspace.stage_bytes("_rewritten.arrays", arrays_to_bytes(rewritten)),
     )
 
 

@@ -23,6 +23,7 @@ from puffin_ann.lifecycle.documents.refresh import (
     AppliedGroup,
     AppliedShard,
     Changes,
+    KnownRowsOfBucket,
     Matched,
     RefreshPlan,
     RemovedRows,
@@ -35,7 +36,7 @@ from puffin_ann.lifecycle.refresh.apply_changes.remap import update_rows_and_tom
 from puffin_ann.lifecycle.refresh.apply_changes.rewrite_shard import ShardRewriter
 from puffin_ann.lifecycle.refresh.apply_changes.take_from_deltas import take_from_deltas
 from puffin_ann.lifecycle.refresh.damage import naming_the_remedy
-from puffin_ann.lifecycle.refresh.read_changes import added_rows, removed_rows
+from puffin_ann.lifecycle.refresh.read_changes import added_rows, known_rows, removed_rows
 from puffin_ann.lifecycle.refresh.read_changes.relocated_rows import match_bucket
 from puffin_ann.lifecycle.runtime.progress import Size
 from puffin_ann.lifecycle.runtime.run_each import run_each
@@ -76,7 +77,7 @@ def _read_changes(runner: Runner, workspace: Workspace) -> Changes:
     matched = _match(runner, workspace, removed, added)
     outcomes = [task.outcome for task in added.tasks]
     again = _read_again(runner, workspace, matched)
-    found = _changes(removed, matched, [*outcomes, *again])
+    found = _changes(removed, added, matched, [*outcomes, *again])
     outcomes += [
         *again,
         *_take_from_deltas(runner, workspace, len(outcomes + again), found),
@@ -95,11 +96,14 @@ def _read_changes(runner: Runner, workspace: Workspace) -> Changes:
         }
     )
     log.info(
-        "changes: %d rows removed, %d relocated, %d for shards or a delta, %d skipped, in %.1f s",
+        "changes: %d rows removed, %d relocated, %d for shards or a delta, %d skipped; %d known by "
+        "their row ids, %d bytes of vectors read; in %.1f s",
         changes.rows_removed,
         changes.relocated,
         changes.rows,
         sum(skipped.values()),
+        changes.known,
+        changes.vector_bytes_read,
         changes.seconds,
     )
     return store(workspace.staging, CHANGES, changes)
@@ -127,7 +131,12 @@ def _find_removed(runner: Runner, workspace: Workspace) -> RemovedRows:
     prefixes = None
     if decision.matches:
         (prefixes,) = run_each(runner, workspace.run, _stage_prefixes, [found])
-    document = RemovedRows(shards=tuple(found), prefixes=prefixes, seconds=time.monotonic() - began)
+    document = RemovedRows(
+        shards=tuple(found),
+        prefixes=prefixes,
+        seconds=time.monotonic() - began,
+        known=_find_row_ids(runner, workspace, found),
+    )
     return store(workspace.staging, REMOVED, document)
 
 
@@ -155,6 +164,23 @@ def _find_removed_of(
     given = [entries[number] for number in shards]
     with naming_the_remedy(workspace):
         return removed_rows.find_removed_rows(workspace, version, given, threads=threads)
+
+
+def _find_row_ids(
+    runner: Runner, workspace: Workspace, shards: Sequence[RemovedRowsOfShard]
+) -> tuple[KnownRowsOfBucket, ...]:
+    """Find the row ids of rows that were removed with their files, if the plan says so."""
+    buckets = list(zip(*(shard.rewritten for shard in shards if shard.rewritten), strict=True))
+    find = partial(_find_row_ids_of, threads=runner.threads_per_task(len(buckets)))
+    return tuple(run_each(runner, workspace.run, find, enumerate(buckets))) if buckets else ()
+
+
+def _find_row_ids_of(
+    workspace: Workspace, numbered: tuple[int, Sequence[StagedFile]], *, threads: int
+) -> KnownRowsOfBucket:
+    """Find row ids of one bucket: its number, and what shards staged for it."""
+    number, staged = numbered
+    return known_rows.find_row_ids(workspace, number, staged, threads=threads)
 
 
 def _stage_prefixes(workspace: Workspace, shards: list[RemovedRowsOfShard]) -> StagedFile:
@@ -201,7 +227,7 @@ def _read_added(runner: Runner, workspace: Workspace, removed: RemovedRows) -> A
     if not tasks:
         return AddedRows(tasks=(), seconds=0.0)  # nothing that a second attempt would read again
     threads = runner.threads_per_task(len(tasks))
-    read = partial(_read_task, prefixes=removed.prefixes, threads=threads)
+    read = partial(_read_task, prefixes=removed.prefixes, known=removed.known, threads=threads)
     plan = workspace.refresh_plan
     size = Size.of_vectors([plan.rows_of(task) for task in plan.read_tasks], plan.dimension)
     found = run_each(runner, workspace.run, read, tasks, size=size)
@@ -210,15 +236,23 @@ def _read_added(runner: Runner, workspace: Workspace, removed: RemovedRows) -> A
 
 
 def _read_task(
-    workspace: Workspace, number: int, *, prefixes: StagedFile | None, threads: int
+    workspace: Workspace,
+    number: int,
+    *,
+    prefixes: StagedFile | None,
+    known: Sequence[KnownRowsOfBucket],
+    threads: int,
 ) -> AddedRowsOfTask:
     begins = None
     if prefixes is not None:
         data = workspace.fetch_bytes(prefixes)
         begins = arrays_from_bytes(removed_rows.RemovedIdentityPrefixes, data)
     version = workspace.base_version
+    # Where rows without a usable vector are refused, they are read again, to say why.
+    skips = workspace.refresh_plan.declaration.bad_vectors == "skip"
+    row_ids = known_rows.RowIds(workspace, known, skips=skips) if known else None
     with naming_the_remedy(workspace):
-        return added_rows.read_task(workspace, number, version, begins, threads=threads)
+        return added_rows.read_task(workspace, number, version, begins, row_ids, threads=threads)
 
 
 def _match(
@@ -275,7 +309,9 @@ def _read_task_again(
         )
 
 
-def _changes(removed: RemovedRows, matched: Matched, outcomes: Sequence[AssignOutcome]) -> Changes:
+def _changes(
+    removed: RemovedRows, added: AddedRows, matched: Matched, outcomes: Sequence[AssignOutcome]
+) -> Changes:
     """Return what is known before the deltas are taken apart."""
     relocations = tuple(move for bucket in matched.buckets for move in bucket.shards)
     skipped: Counter[str] = sum((Counter(outcome.skipped) for outcome in outcomes), Counter())
@@ -293,6 +329,7 @@ def _changes(removed: RemovedRows, matched: Matched, outcomes: Sequence[AssignOu
         vector_bytes_read=sum(outcome.vector_bytes_read for outcome in outcomes),
         seconds=0.0,
         read_seconds=0.0,
+        known=sum(task.known for task in added.tasks),
     )
 
 

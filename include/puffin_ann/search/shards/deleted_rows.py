@@ -30,12 +30,14 @@ class DeletedOfShard:
     Attributes:
         newly_deleted: (n,) int64, ascending: live at the version's base.
         already_deleted: (m,) int64, ascending: tombstoned in the version.
+        locators: (n, 3) uint32, of those newly deleted: file id, row group, offset in it.
         identities: (n + m, 2) uint64, of the former and then the latter; None if they were not
             asked for, or there are none by which rows are found again.
     """
 
     newly_deleted: NDArray[np.int64]
     already_deleted: NDArray[np.int64]
+    locators: NDArray[np.uint32]
     identities: NDArray[np.uint64] | None
 
 
@@ -148,4 +150,6 @@ def find_deleted(
             found = rows.identities[wanted]
         elif is_large:
             found = rows_blob.read_identities(rows_blob.open_reader(content), len(rows), wanted)
-    return DeletedOfShard(newly, deleted, found)
+    columns = (rows.file_ids, rows.row_groups, rows.offsets)
+    places = np.stack([column[newly] for column in columns], axis=1).astype(np.uint32)
+    return DeletedOfShard(newly, deleted, places, found)

@@ -8,7 +8,8 @@ import pytest
 
 from puffin_ann.lake.read.live_files import live_files
 from puffin_ann.lake.read.row_deletes import deleted_positions
-from puffin_ann.lake.read.row_identity import hash_rows, match_identities, row_lineage
+from puffin_ann.lake.read.row_identity import hash_rows, match_identities
+from puffin_ann.lake.read.row_lineage import row_lineage
 from puffin_ann.lake.read.vector_column import table_vector_column
 from puffin_ann.lake.read.vectors import vectors_of
 from tests.support import builds

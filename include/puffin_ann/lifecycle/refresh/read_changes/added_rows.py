@@ -1,6 +1,7 @@
 """Read the rows that a version does not cover: each is new, or may be a relocated one."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,13 +10,14 @@ from pyroaring import BitMap
 from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.blobs.routing import Routing
 from puffin_ann.declaration import CENTROID
+from puffin_ann.lake.read.parquet import row_group_rows
 from puffin_ann.lifecycle.build.assign import place, summary_of
 from puffin_ann.lifecycle.build.train import TrainResult
 from puffin_ann.lifecycle.documents.refresh import AddedRowsOfTask
 from puffin_ann.lifecycle.documents.run import AssignOutcome, StagedFile
 from puffin_ann.lifecycle.evaluate import ground_truth
 from puffin_ann.lifecycle.ingest.parts import Parts, read_parts
-from puffin_ann.lifecycle.ingest.row_groups import IdentifiedRows
+from puffin_ann.lifecycle.ingest.row_groups import IdentifiedRows, RowLookup
 from puffin_ann.lifecycle.ingest.segments import VectorRows, write_segment
 from puffin_ann.lifecycle.refresh.read_changes.removed_rows import (
     MaskedAndRestored,
@@ -53,6 +55,7 @@ def read_task(
     number: int,
     version: IndexVersion,
     prefixes: RemovedIdentityPrefixes | None,
+    row_lookup: RowLookup | None = None,
     *,
     threads: int,
 ) -> AddedRowsOfTask:
@@ -63,6 +66,7 @@ def read_task(
         number: of the task.
         version: that is refreshed.
         prefixes: of the removed rows; None if nothing is matched.
+        row_lookup: finds removed rows by their row ids; None if none is known by that.
         threads: threads to use.
     """
     plan = workspace.refresh_plan
@@ -71,24 +75,36 @@ def read_task(
     # as they are read. Centroids of a file represent all its rows, so all of those are kept.
     is_filtered = prefixes is not None and plan.algorithm != CENTROID
     row_filter = prefixes.may_hold if prefixes is not None and is_filtered else None
-    parts = read_parts(workspace, plan.files, task, wanted, row_filter=row_filter, threads=threads)
+    parts = read_parts(
+        workspace,
+        plan.files,
+        task,
+        wanted,
+        row_filter=row_filter,
+        row_lookup=row_lookup if is_filtered else None,
+        threads=threads,
+    )
     rows = parts.rows(plan.dimension)
-    candidates = []
+    candidates: list[StagedFile] = []
+    known = 0
     if prefixes is not None:
         relocated = parts.filtered_out
         if not is_filtered:
             may_have_moved = prefixes.may_hold(rows.identities)
             relocated = IdentifiedRows(
-                rows.locators[may_have_moved], rows.identities[may_have_moved]
+                rows.locators[may_have_moved],
+                rows.identities[may_have_moved],
+                np.zeros(np.count_nonzero(may_have_moved), np.bool_),
             )
+        known = int(np.count_nonzero(relocated.by_row_id))
         buckets = bucket_of(relocated.identities, plan.buckets)
         for bucket in range(plan.buckets):
             mine = np.flatnonzero(buckets == bucket)
-            came = IdentifiedRows(relocated.locators[mine], relocated.identities[mine])
+            came = relocated.take(mine)
             name = f"added-{number:05d}-{bucket:04d}.arrays"
             candidates.append(workspace.stage_bytes(name, arrays_to_bytes(came)))
     outcome = stage(workspace, number, parts, rows, version, threads=threads)
-    return AddedRowsOfTask(outcome=outcome, candidates=tuple(candidates))
+    return AddedRowsOfTask(outcome=outcome, candidates=tuple(candidates), known=known)
 
 
 def read_again(
@@ -111,14 +127,30 @@ def read_again(
         threads: threads to use.
     """
     plan = workspace.refresh_plan
-    parts = read_parts(
-        workspace, plan.files, plan.read_tasks[task], _wanted(workspace), threads=threads
-    )
+    wanted = _positions(workspace, task, unmatched)
+    parts = read_parts(workspace, plan.files, plan.read_tasks[task], wanted, threads=threads)
     rows = parts.rows(plan.dimension)
-    rows = rows.take(np.flatnonzero(np.isin(_pairs(rows.locators), _pairs(unmatched))))
     # Everything else about these row groups was counted when they were read first.
-    counted = Parts([], [])
+    counted = Parts([replace(read, deleted=BitMap()) for read in parts.reads], [])
     return stage(workspace, number, counted, rows, version, threads=threads)
+
+
+def _positions(
+    workspace: Workspace, task: int, locators: NDArray[np.uint32]
+) -> Mapping[int, BitMap]:
+    """Return positions of rows, given by (n, 3) uint32, by id of each file that a task reads."""
+    plan = workspace.refresh_plan
+    found = {}
+    for number in {number for number, _, _ in plan.read_tasks[task].parts}:
+        file = plan.files[number]
+        mine = locators[locators[:, 0] == file.file_id].astype(np.int64)
+        if len(mine):
+            groups = row_group_rows(workspace.table.io, file.path)
+            starts = np.append(0, np.cumsum(groups, dtype=np.int64))
+            found[file.file_id] = BitMap((starts[mine[:, 1]] + mine[:, 2]).tolist())
+        else:
+            found[file.file_id] = BitMap()
+    return found
 
 
 def stage(
@@ -190,9 +222,3 @@ def _wanted(workspace: Workspace) -> Mapping[int, BitMap]:
         mine = difference.restored[difference.restored[:, 0] == file_id, 1]
         found[file_id] = BitMap(mine.tolist())
     return found
-
-
-def _pairs(locators: NDArray[np.uint32]) -> NDArray[np.void]:
-    """Return locators as single values that can be compared."""
-    kind = np.dtype([("file", "<u4"), ("group", "<u4"), ("offset", "<u4")])
-    return np.ascontiguousarray(locators, np.uint32).view(kind).reshape(-1)

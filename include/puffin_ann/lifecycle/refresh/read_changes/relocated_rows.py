@@ -71,8 +71,12 @@ def match_bucket(
     added_identities = np.concatenate(
         [np.zeros((0, 2), np.uint64), *(rows.identities for rows in found)]
     )
+    by_row_id = np.concatenate([np.zeros(0, np.bool_), *(rows.by_row_id for rows in found)])
+    doubtful = _doubtful(identities[newly_deleted], added_identities, by_row_id)
+    sure = np.flatnonzero(~doubtful)
     places = np.full(len(ordinals), -1, np.int64)
-    places[order] = match_identities(identities[order], added_identities)
+    places[order] = match_identities(identities[order], added_identities[sure])
+    places[places >= 0] = sure[places[places >= 0]]
     relocations = []
     for number, shard in enumerate(removed):
         mine = np.flatnonzero((shards == number) & (places >= 0))
@@ -95,3 +99,22 @@ def match_bucket(
         ),
         unmatched_tasks=tuple(np.unique(tasks[is_unmatched]).tolist()),
     )
+
+
+def _doubtful(
+    removed: NDArray[np.uint64], added: NDArray[np.uint64], by_row_id: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Return (m,) bool, added rows of which more have the row id of one row than were removed.
+
+    No two rows may have one row id. Where they do, which one is the row that was there cannot be
+    told without its vector.
+    """
+    doubtful = np.zeros(len(added), np.bool_)
+    known = np.flatnonzero(by_row_id)
+    if len(known):
+        left = known[match_identities(added[known], removed) < 0]
+        if len(left):
+            pair = np.dtype([("first", "<u8"), ("second", "<u8")])
+            whole = np.ascontiguousarray(added).view(pair).reshape(-1)
+            doubtful[known] = np.isin(whole[known], whole[left])
+    return doubtful

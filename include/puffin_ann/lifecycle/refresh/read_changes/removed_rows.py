@@ -14,6 +14,12 @@ from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.blobs.rows import Rows
 from puffin_ann.lake.read.coverage_diff import ALL
 from puffin_ann.lifecycle.documents.refresh import RemovedRowsOfShard
+from puffin_ann.lifecycle.documents.run import StagedFile
+from puffin_ann.lifecycle.refresh.read_changes.known_rows import (
+    RewrittenFiles,
+    load_rewritten_files,
+    stage_by_file,
+)
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.row_locators import MaskedRows
@@ -143,6 +149,7 @@ def find_removed_rows(
     ).masked
     matches = workspace.refresh_plan.decision.matches
     suspects = Suspects.of(version.covered, difference)
+    rewritten = load_rewritten_files(workspace)
 
     def find_in(some: Sequence[ShardEntry]) -> list[RemovedRowsOfShard]:
         with version.files(workspace.table.io) as files:
@@ -151,6 +158,7 @@ def find_removed_rows(
                     workspace,
                     shard,
                     find_deleted(files, version, shard, suspects, identities=matches),
+                    rewritten,
                 )
                 for shard in some
             ]
@@ -160,7 +168,9 @@ def find_removed_rows(
     return list(chain.from_iterable(blas.parallel(find_in, parts, threads)))
 
 
-def _staged(workspace: Workspace, shard: ShardEntry, found: DeletedOfShard) -> RemovedRowsOfShard:
+def _staged(
+    workspace: Workspace, shard: ShardEntry, found: DeletedOfShard, rewritten: RewrittenFiles
+) -> RemovedRowsOfShard:
     """Stage which rows of a shard are deleted, and identities by which they are found again."""
     plan = workspace.refresh_plan
     name = f"{shard.shard_id:05d}"
@@ -180,6 +190,10 @@ def _staged(workspace: Workspace, shard: ShardEntry, found: DeletedOfShard) -> R
                 f"removed-{name}-{bucket:04d}.arrays", arrays_to_bytes(removed)
             )
             identified.append(staged)
+    by_file: tuple[StagedFile, ...] = ()
+    if len(rewritten.file_ids) and found.identities is not None:
+        identities = found.identities[: len(newly_deleted)]
+        by_file = stage_by_file(workspace, rewritten, name, found.locators, identities)
     return RemovedRowsOfShard(
         shard_id=shard.shard_id,
         deleted=workspace.stage_bytes(
@@ -188,6 +202,7 @@ def _staged(workspace: Workspace, shard: ShardEntry, found: DeletedOfShard) -> R
         newly_deleted=len(newly_deleted),
         already_deleted=len(already_deleted),
         identified=tuple(identified),
+        rewritten=by_file,
     )
 
 

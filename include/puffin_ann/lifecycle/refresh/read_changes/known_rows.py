@@ -1,0 +1,385 @@
+"""Know rows again by their row ids, in tables of version 3: without their vectors.
+
+A row that was written to another file has its row id there, and the number of the commit that
+changed it last. If that is the number which it had in the file that the version knows it in, no
+column of it is another. So its identity is that of the row that was removed, which stands in its
+shard, and it is matched by that as any other is. Nothing of this is stored in the index: row ids of
+removed rows are read of the files they were in, or follow from what the version's base snapshot
+says of these.
+
+What a row id says is believed only where all agrees. These rows have their vectors hashed, as rows
+of other tables have:
+
+- those of files that the base snapshot, expired meanwhile, does not tell a first row id of;
+- those of files that are gone from the store, or cannot be read;
+- those whose row id another removed row has, too;
+- those that stand, with a row id of their own, in a file that a commit added without rewriting any:
+  the ids of imported files are those of another table;
+- those with an inherited row id or number, since the commit that added the file changed them.
+"""
+
+import logging
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache, partial
+
+import numpy as np
+from numpy.typing import NDArray
+from pyiceberg.table import Table
+from pyroaring import BitMap
+
+from puffin_ann.declaration import CENTROID
+from puffin_ann.lake.read.live_files import LiveFile
+from puffin_ann.lake.read.parquet import open_file
+from puffin_ann.lake.read.row_lineage import (
+    entries_beside,
+    has_stored_lineage,
+    rewriting_commits,
+    row_lineage,
+)
+from puffin_ann.lake.store.locations import absolute_path
+from puffin_ann.lifecycle.documents.refresh import KnownRowsOfBucket
+from puffin_ann.lifecycle.documents.run import PlannedFile, StagedFile
+from puffin_ann.lifecycle.ingest.row_groups import KnownRows
+from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
+from puffin_ann.search.index_version import IndexVersion
+from puffin_ann.search.snapshot_view import SnapshotView
+from puffin_ann.settings import settings
+
+log = logging.getLogger("puffin_ann")
+
+ROWS_PER_BUCKET = 4_000_000
+"""Rows of removed files looked into at once: 80 bytes each, and 33 while rows are read."""
+
+FILE_BYTES = 256 << 10
+"""Bytes of vectors that take as long to read as a look into another file, by measurement on a local
+disk; of an object store it is more."""
+
+READERS = 16
+"""Files looked into at once: most of the time goes into waiting for the store."""
+
+
+@dataclass(frozen=True)
+class RewrittenFiles:
+    """Covered files that are not live any more, and what the base snapshot says of each.
+
+    Attributes:
+        file_ids: (m,) int64, ascending.
+        first_row_ids: (m,) int64.
+        sequence_numbers: (m,) int64, data sequence numbers.
+        buckets: (m,) int64, ascending: the part in which a file is looked into.
+    """
+
+    file_ids: NDArray[np.int64]
+    first_row_ids: NDArray[np.int64]
+    sequence_numbers: NDArray[np.int64]
+    buckets: NDArray[np.int64]
+
+    def places(self, file_ids: NDArray[np.uint32]) -> NDArray[np.int64]:
+        """Return (n,) int64, where files are among these; -1 of others."""
+        at = np.searchsorted(self.file_ids, file_ids).clip(max=len(self.file_ids) - 1)
+        return np.where(self.file_ids[at] == file_ids, at, -1)
+
+
+@dataclass(frozen=True)
+class RemovedRowsOfFiles:
+    """Rows removed from rewritten files.
+
+    Attributes:
+        locators: (n, 3) uint32: file id, row group, offset in it.
+        identities: (n, 2) uint64.
+    """
+
+    locators: NDArray[np.uint32]
+    identities: NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class RowsByRowId:
+    """Rows of rewritten files.
+
+    Attributes:
+        row_ids: (n,) uint64, ascending, each once.
+        sequence_numbers: (n,) uint64, of the commits that changed them last.
+        identities: (n, 2) uint64, of those that are indexed; 0 of others.
+        is_indexed: (n,) bool; the others have no usable vector.
+    """
+
+    row_ids: NDArray[np.uint64]
+    sequence_numbers: NDArray[np.uint64]
+    identities: NDArray[np.uint64]
+    is_indexed: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, lineage: NDArray[np.uint64], identities: NDArray[np.uint64]) -> "RowsByRowId":
+        """Return rows in order of their ids; rows that share one are left out.
+
+        Args:
+            lineage: (n, 2) uint64, row ids and sequence numbers.
+            identities: (m, 2) uint64, of the first m; the others are not indexed.
+        """
+        order = np.argsort(lineage[:, 0], kind="stable")
+        ids = lineage[order, 0]
+        repeats = ids[1:] == ids[:-1]
+        alone = np.ones(len(order), np.bool_)
+        alone[1:] &= ~repeats
+        alone[:-1] &= ~repeats
+        order = order[alone]
+        is_indexed = order < len(identities)
+        known = np.zeros((len(order), 2), np.uint64)
+        known[is_indexed] = identities[order[is_indexed]]
+        return cls(lineage[order, 0], lineage[order, 1], known, is_indexed)
+
+
+class RowIds:
+    """Finds removed rows by their row ids, in several threads.
+
+    Args:
+        workspace: of the run.
+        buckets: that were looked into.
+        skips: whether rows known to have no usable vector are told; else they are read again.
+    """
+
+    def __init__(
+        self, workspace: Workspace, buckets: Sequence[KnownRowsOfBucket], *, skips: bool
+    ) -> None:
+        self._buckets, self._skips = [bucket for bucket in buckets if bucket.rows], skips
+        fetch = partial(_fetch, workspace)
+        # Rows that were written one after the other are mostly rewritten so.
+        self._fetch = lru_cache(maxsize=2)(fetch)
+
+    def __call__(self, lineage: NDArray[np.uint64]) -> KnownRows:
+        """Return what is known of rows, by row ids and sequence numbers, (n, 2) uint64."""
+        rows = len(lineage)
+        times = np.zeros(rows, np.int64)
+        indexed, skipped = np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
+        identities = np.zeros((rows, 2), np.uint64)
+        ids = lineage[:, 0]
+        for bucket in self._buckets:
+            asked = np.flatnonzero((ids >= bucket.first) & (ids <= bucket.last))
+            if not len(asked):
+                continue
+            known = self._fetch(bucket.known)
+            at = np.searchsorted(known.row_ids, ids[asked]).clip(max=len(known.row_ids) - 1)
+            is_same = known.row_ids[at] == ids[asked]
+            times[asked[is_same]] += 1
+            is_same &= known.sequence_numbers[at] == lineage[asked, 1]
+            asked, at = asked[is_same], at[is_same]
+            indexed[asked] = known.is_indexed[at]
+            skipped[asked] = ~known.is_indexed[at]
+            identities[asked] = known.identities[at]
+        sure = times == 1
+        return KnownRows(indexed & sure, skipped & sure & self._skips, identities)
+
+
+def _fetch(workspace: Workspace, staged: StagedFile) -> RowsByRowId:
+    return arrays_from_bytes(RowsByRowId, workspace.fetch_bytes(staged))
+
+
+def find_rewritten_files(
+    table: Table,
+    version: IndexVersion,
+    view: SnapshotView,
+    files: Sequence[PlannedFile],
+    manifests: Collection[str],
+) -> tuple[RewrittenFiles | None, tuple[PlannedFile, ...]]:
+    """Find out whether rows may be known again by their row ids.
+
+    Args:
+        table: as it was loaded.
+        version: that is refreshed.
+        view: of it, from the snapshot that it is to cover.
+        files: that are read.
+        manifests: paths of that snapshot's manifests.
+
+    Returns:
+        The files that rows were removed with, and the files that are read, with those marked that
+        may hold them now; None and the files as they are where nothing is to be won.
+    """
+    if table.metadata.format_version < 3 or not settings().row_lineage:
+        return None, tuple(files)
+    if version.routing.algorithm == CENTROID:
+        return None, tuple(files)  # its centroids are made of all vectors of a file
+    covered = version.coverage.columns
+    removed = np.array(sorted(view.changed.removed), np.int64)
+    rows = int(covered.rows[removed].sum())
+    if rows * 4 * version.routing.dimension < FILE_BYTES * max(1, len(removed)):
+        return None, tuple(files)
+    commits = rewriting_commits(table)
+    added = {file.path for file, _ in view.changed.added}
+    may_keep = [file for file in files if file.path in added and file.sequence_number in commits]
+    if not may_keep or not _keeps_row_ids(table, max(may_keep, key=lambda file: file.rows)):
+        return None, tuple(files)
+    found = _files_with_first_row_ids(table, version, removed, manifests)
+    if found is None:
+        return None, tuple(files)
+    marked = {file.file_id for file in may_keep}
+    return found, tuple(
+        file.model_copy(update={"keeps_row_ids": True}) if file.file_id in marked else file
+        for file in files
+    )
+
+
+def _keeps_row_ids(table: Table, file: PlannedFile) -> bool:
+    """Tell of one file for all: what one engine rewrites has the columns, or has not."""
+    with open_file(table.io, file.path) as parquet:
+        return has_stored_lineage(parquet)
+
+
+def _files_with_first_row_ids(
+    table: Table, version: IndexVersion, removed: NDArray[np.int64], manifests: Collection[str]
+) -> RewrittenFiles | None:
+    """Return what the base snapshot says of removed files, by their places; None for nothing."""
+    covered = version.coverage.columns
+    # What both snapshots list is live in both.
+    entries = entries_beside(table, version.coverage.base_snapshot_id, manifests)
+    if entries is None:
+        return None
+    found = []
+    for place in removed.tolist():
+        entry = entries.get(absolute_path(table.location(), covered.paths[place]))
+        if entry is None or entry.first_row_id is None:
+            continue
+        key = (covered.sizes[place], covered.sequence_numbers[place], covered.rows[place])
+        if key == (entry.size, entry.file_sequence_number, entry.rows):
+            found.append((place, entry.first_row_id, entry.sequence_number))
+    if not found:
+        return None
+    places, first_row_ids, sequence_numbers = np.array(found, np.int64).T
+    counted = np.cumsum(covered.rows[places])
+    return RewrittenFiles(
+        covered.file_ids[places],
+        first_row_ids,
+        sequence_numbers,
+        (counted - covered.rows[places]) // ROWS_PER_BUCKET,
+    )
+
+
+def stage_by_file(
+    workspace: Workspace,
+    files: RewrittenFiles,
+    name: str,
+    locators: NDArray[np.uint32],
+    identities: NDArray[np.uint64],
+) -> tuple[StagedFile, ...]:
+    """Stage rows removed from a shard, by the bucket of the files they were in.
+
+    Args:
+        workspace: of the run.
+        files: that are looked into.
+        name: of the shard.
+        locators: (n, 3) uint32, rows of any files.
+        identities: (n, 2) uint64.
+    """
+    places = files.places(locators[:, 0])
+    buckets = np.where(places >= 0, files.buckets[places], -1)
+    staged = []
+    for bucket in range(int(files.buckets[-1]) + 1):
+        mine = np.flatnonzero(buckets == bucket)
+        values = arrays_to_bytes(RemovedRowsOfFiles(locators[mine], identities[mine]))
+        staged.append(workspace.stage_bytes(f"rewritten-{name}-{bucket:04d}.arrays", values))
+    return tuple(staged)
+
+
+def find_row_ids(
+    workspace: Workspace, bucket: int, shards: Sequence[StagedFile], *, threads: int
+) -> KnownRowsOfBucket:
+    """Read the row ids of rows that were removed with the files of a bucket, and stage them.
+
+    Args:
+        workspace: of the run.
+        bucket: its number.
+        shards: what `stage_by_file` staged of each shard for it.
+        threads: threads to use; files are waited for in more.
+    """
+    files = load_rewritten_files(workspace)
+    parts = [
+        arrays_from_bytes(RemovedRowsOfFiles, workspace.fetch_bytes(staged)) for staged in shards
+    ]
+    locators = np.concatenate([np.zeros((0, 3), np.uint32), *(part.locators for part in parts)])
+    identities = np.concatenate([np.zeros((0, 2), np.uint64), *(part.identities for part in parts)])
+    order = np.lexsort(locators.T[::-1])
+    locators, identities = locators[order], identities[order]
+    here = np.flatnonzero(files.buckets == bucket)
+    starts = np.searchsorted(locators[:, 0], files.file_ids[here])
+    ends = np.searchsorted(locators[:, 0], files.file_ids[here], side="right")
+
+    def look_into(number: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]] | None:
+        rows = locators[starts[number] : ends[number], 1:]
+        return _lineage_of(workspace, files, int(here[number]), rows)
+
+    with ThreadPoolExecutor(max(threads, READERS), thread_name_prefix="lineage") as pool:
+        found = list(pool.map(look_into, range(len(here))))
+    none = np.zeros((0, 2), np.uint64)
+    indexed, skipped, known = [none], [none], [none]
+    for number, lineage in enumerate(found):
+        if lineage is not None:
+            indexed.append(lineage[0])
+            skipped.append(lineage[1])
+            known.append(identities[starts[number] : ends[number]])
+    rows = RowsByRowId.of(np.concatenate([*indexed, *skipped]), np.concatenate(known))
+    log.info("row ids: %d rows of %d files may be known by them", len(rows.row_ids), len(found))
+    return KnownRowsOfBucket(
+        known=workspace.stage_bytes(f"row-ids-{bucket:04d}.arrays", arrays_to_bytes(rows)),
+        rows=len(rows.row_ids),
+        first=int(rows.row_ids[0]) if len(rows.row_ids) else 0,
+        last=int(rows.row_ids[-1]) if len(rows.row_ids) else 0,
+    )
+
+
+def load_rewritten_files(workspace: Workspace) -> RewrittenFiles:
+    """Return the files of which the plan says that they are looked into."""
+    staged = workspace.refresh_plan.rewritten
+    if staged is None:
+        none = np.zeros(0, np.int64)
+        return RewrittenFiles(none, none, none, none)
+    return arrays_from_bytes(RewrittenFiles, workspace.fetch_bytes(staged))
+
+
+def _lineage_of(
+    workspace: Workspace, files: RewrittenFiles, number: int, rows: NDArray[np.uint32]
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]] | None:
+    """Return row ids and sequence numbers of rows of one file; None where it cannot be read.
+
+    Args:
+        workspace: of the run.
+        files: that are looked into.
+        number: of the file among them.
+        rows: (n, 2) uint32, row groups and offsets of rows that are indexed; ascending.
+
+    Returns:
+        (n, 2) uint64, those of `rows`; and (s, 2) uint64, of live rows without a usable vector.
+    """
+    covered = workspace.base_version.coverage.columns
+    place = int(np.searchsorted(covered.file_ids, files.file_ids[number]))
+    path = absolute_path(workspace.table.location(), covered.paths[place])
+    file = LiveFile(
+        path,
+        int(covered.sizes[place]),
+        int(covered.sequence_numbers[place]),
+        int(covered.rows[place]),
+        data_sequence_number=int(files.sequence_numbers[number]),
+        first_row_id=int(files.first_row_ids[number]),
+    )
+    nothing = covered.skipped.get(place, BitMap()) - covered.deleted.get(place, BitMap())
+    skipped = np.asarray(nothing.to_array(), np.int64)
+    try:
+        with open_file(workspace.table.io, path) as parquet:
+            groups = [parquet.metadata.row_group(n).num_rows for n in range(parquet.num_row_groups)]
+            if groups != list(covered.row_groups(place)):
+                return None
+            bounds = np.append(0, np.cumsum(groups, dtype=np.int64))
+            indexed, without = [np.zeros((0, 2), np.uint64)], [np.zeros((0, 2), np.uint64)]
+            for group in range(len(groups)):
+                low, high = np.searchsorted(rows[:, 0], [group, group + 1])
+                first, last = np.searchsorted(skipped, bounds[group : group + 2])
+                if low < high or first < last:
+                    lineage = row_lineage(parquet, file, group)
+                    indexed.append(lineage[rows[low:high, 1]])
+                    without.append(lineage[skipped[first:last] - bounds[group]])
+    except Exception as error:
+        # It may be gone, and was needed for nothing else: its rows are hashed where they are now.
+        log.info("row ids: not read of %s: %s", path, error)
+        return None
+    return np.concatenate(indexed), np.concatenate(without)
