@@ -23,6 +23,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
 from puffin_ann.errors import UnsupportedTableError
+from puffin_ann.lake.catalog.index_snapshots import tag_of
 from puffin_ann.lake.read.errors import patiently_reading
 from puffin_ann.lake.read.live_files import LiveFile, load_manifest_list, read_entries
 from puffin_ann.lake.read.manifests import Entry
@@ -31,7 +32,15 @@ log = logging.getLogger("puffin_ann")
 
 ROW_ID_FIELD: Final = b"2147483540"
 LAST_UPDATED_FIELD: Final = b"2147483539"
+FIRST_WITH_ROW_IDS: Final = 3
+"""First format version that has them."""
+
 _FIELDS: Final = (ROW_ID_FIELD, LAST_UPDATED_FIELD)
+
+
+def has_row_ids(table: Table) -> bool:
+    """Tell whether rows of a table have row ids, as far as its format version says."""
+    return table.metadata.format_version >= FIRST_WITH_ROW_IDS
 
 
 def row_lineage(parquet: pq.ParquetFile, file: LiveFile, row_group: int) -> NDArray[np.uint64]:
@@ -117,13 +126,14 @@ def rewriting_commits(table: Table) -> frozenset[int]:
     A snapshot that appends has new rows only. Files that it adds may hold row ids all the same:
     those of another table, where they were imported from one. They say nothing about this table.
     """
-    return frozenset(
-        snapshot.sequence_number
-        for snapshot in table.snapshots()
-        if snapshot.sequence_number
-        and snapshot.summary is not None
-        and snapshot.summary.operation != Operation.APPEND
-    )
+    rewriting, appending = set(), set()
+    for snapshot in table.snapshots():
+        # A snapshot that holds an index file has the number of the one before it.
+        if snapshot.summary is None or tag_of(snapshot) is not None:
+            continue
+        is_append = snapshot.summary.operation == Operation.APPEND
+        (appending if is_append else rewriting).add(snapshot.sequence_number or 0)
+    return frozenset(rewriting - appending - {0})
 
 
 def _names(parquet: pq.ParquetFile) -> dict[bytes, str]:

@@ -34,6 +34,7 @@ from puffin_ann.lake.read.live_files import LiveFile
 from puffin_ann.lake.read.parquet import open_file
 from puffin_ann.lake.read.row_lineage import (
     entries_beside,
+    has_row_ids,
     has_stored_lineage,
     rewriting_commits,
     row_lineage,
@@ -197,7 +198,7 @@ def find_rewritten_files(
         The files that rows were removed with, and the files that are read, with those marked that
         may hold them now; None and the files as they are where nothing is to be won.
     """
-    if table.metadata.format_version < 3 or not settings().row_lineage:
+    if not has_row_ids(table) or not settings().row_lineage:
         return None, tuple(files)
     if version.routing.algorithm == CENTROID:
         return None, tuple(files)  # its centroids are made of all vectors of a file
