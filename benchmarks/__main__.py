@@ -50,6 +50,7 @@ FAMILIES: Mapping[str, Measure] = {
     "spark": _family("spark", "glove-100d"),
     "insert": _family("insert", "glove-100d"),
     "refresh": _family("refresh", "glove-100d"),
+    "row-ids": _family("row_ids", "glove-100d"),
     "versions": _family("versions", "glove-100d"),
     "cold": _family("cold", "gloss-384d"),
     "columns": _family("columns", "gloss-384d"),

@@ -1,14 +1,21 @@
 """Row ids and the numbers of last updates: stored in a file, or inherited from it."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.table.snapshots import Operation, Summary
 
 from puffin_ann.errors import UnsupportedTableError
 from puffin_ann.lake.read.live_files import LiveFile
-from puffin_ann.lake.read.row_lineage import row_lineage
+from puffin_ann.lake.read.row_lineage import (
+    entries_beside,
+    rewriting_commits,
+    row_lineage,
+    stored_lineage,
+)
 
 
 def write(path: Path, **columns: tuple[int, pa.Array]) -> pq.ParquetFile:
@@ -45,3 +52,50 @@ def test_a_file_without_row_ids_is_told(tmp_path: Path) -> None:
     parquet = write(tmp_path / "f", id=(1, pa.array([5])))
     with pytest.raises(UnsupportedTableError, match="first row id"):
         row_lineage(parquet, LiveFile("f", 1, 1, 1), 0)
+
+
+def test_only_what_stands_in_the_file_is_stored_lineage(tmp_path: Path) -> None:
+    parquet = write(
+        tmp_path / "f",
+        id=(1, pa.array([5, 6, 7, 8])),
+        row_id=(2147483540, pa.array([41, None, 43, 44])),
+        seq=(2147483539, pa.array([3, 4, None, 5])),
+    )
+    lineage, is_stored = stored_lineage(parquet, "f", 0)
+    assert is_stored.tolist() == [True, False]
+    assert lineage[0].tolist() == [41, 3]
+    assert stored_lineage(parquet, "f", 1)[1].tolist() == [False, True]
+
+
+@pytest.mark.parametrize("field_id", [2147483540, 2147483539])
+def test_of_one_column_without_the_other_nothing_is_known(tmp_path: Path, field_id) -> None:
+    parquet = write(tmp_path / "f", one=(field_id, pa.array([41])))
+    assert stored_lineage(parquet, "f", 0) is None
+
+
+def test_lineage_that_is_no_number_is_told(tmp_path: Path) -> None:
+    parquet = write(tmp_path / "f", row_id=(2147483540, pa.array(["41"])))
+    with pytest.raises(UnsupportedTableError, match="row lineage is stored as string"):
+        row_lineage(parquet, FILE, 0)
+
+
+def snapshot(number: int, operation: Operation, **summary: str) -> SimpleNamespace:
+    return SimpleNamespace(sequence_number=number, summary=Summary(operation, **summary))
+
+
+def test_commits_that_append_and_snapshots_of_index_files_move_no_rows() -> None:
+    found = [
+        snapshot(1, Operation.APPEND),
+        snapshot(2, Operation.REPLACE),
+        snapshot(3, Operation.OVERWRITE),
+        snapshot(4, Operation.DELETE),
+        snapshot(5, Operation.REPLACE, **{"puffin-ann.tag": "puffin_ann_words_1"}),
+        snapshot(6, Operation.APPEND),
+        snapshot(6, Operation.REPLACE),
+        SimpleNamespace(sequence_number=7, summary=None),
+    ]
+    assert rewriting_commits(SimpleNamespace(snapshots=lambda: found)) == {2, 3, 4}
+
+
+def test_a_snapshot_that_was_expired_tells_of_no_files() -> None:
+    assert entries_beside(SimpleNamespace(snapshot_by_id=lambda _: None), 5, ()) is None
