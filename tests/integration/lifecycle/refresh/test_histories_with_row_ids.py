@@ -36,8 +36,32 @@ from tests.support.tables import delete_positions
 QUERIES = np.random.default_rng(11).normal(size=(2, builds.DIMENSION)).astype(np.float32)
 EXAMPLES = int(os.environ.get("HISTORY_EXAMPLES", "6"))
 
-NEXT = st.sampled_from([False, False, True])
 PICKS = st.lists(st.integers(0, 10**6), min_size=1, max_size=8)
+PICK = st.integers(0, 10**6)
+
+
+def change(name, *arguments):
+    return st.tuples(st.just(name), st.tuples(*arguments))
+
+
+UPDATE = change("update", PICKS, PICKS, st.booleans(), st.integers(0, 2))
+COMPACTION = change("compact", PICKS, st.integers(0, 3))
+CHANGES = st.one_of(
+    UPDATE,
+    COMPACTION,
+    change("append", st.integers(1, 12)),
+    change("append_equals", st.lists(st.integers(0, 40), min_size=1, max_size=8)),
+    UPDATE,
+    COMPACTION,
+    change("delete_copy_on_write", PICKS, PICKS),
+    change("delete_merge_on_read", PICKS),
+    change("compact_without_row_ids", PICKS),
+    change("roll_back", PICK),
+    change("lose_a_removed_file", PICK),
+    change("import_files", PICKS),
+    change("import_files", PICKS),
+)
+"""What befalls a table; what matters most is there more than once."""
 
 DONE: Counter[str] = Counter()
 """How many rows were known by their row ids, and how many refreshes there were."""
@@ -82,8 +106,8 @@ class RowIdHistory(RuleBasedStateMachine):
             refresh=RefreshOptions(min_rows=0, max_lag="0s", delta_ratio=0.5).model_dump(),
         )
         self.next_id, self.runs = 0, 0
-        self.append(20, False)
-        self.append(10, False)
+        self.append(20)
+        self.append(10)
         builds.build(self.declared, "build")
         table.refresh()
 
@@ -91,13 +115,10 @@ class RowIdHistory(RuleBasedStateMachine):
     def table(self):
         return self.rows.table
 
-    @rule(count=st.integers(1, 12), then=NEXT)
-    def append(self, count, then):
+    def append(self, count):
         self.rows.append(builds.rows(range(self.next_id, self.next_id + count)))
         self.next_id += count
-        self.follow(then)
 
-    @rule(again=st.lists(st.integers(0, 40), min_size=1, max_size=8))
     def append_equals(self, again):
         """Rows with vectors that others have, and one that cannot be indexed."""
         vectors = [*builds.rows(again).column("embedding").to_pylist(), None]
@@ -105,22 +126,17 @@ class RowIdHistory(RuleBasedStateMachine):
         self.rows.append(with_column(data, "embedding", vectors))
         self.next_id += len(data)
 
-    @rule(picks=PICKS, seed=st.integers(0, 3), then=NEXT)
-    def compact(self, picks, seed, then):
+    def compact(self, picks, seed):
         files = self.some(picks)
         if files:
             self.rows.rewrite(files, shuffled(self.rows.rows_of(files), seed))
-            self.follow(then)
 
-    @rule(picks=PICKS, then=NEXT)
-    def compact_without_row_ids(self, picks, then):
+    def compact_without_row_ids(self, picks):
         files = self.some(picks)
         if files:
             self.rows.rewrite_without_lineage(files, self.rows.rows_of(files))
-            self.follow(then)
 
-    @rule(picks=PICKS, changes=PICKS, vectors=st.booleans(), seed=st.integers(0, 2), then=NEXT)
-    def update(self, picks, changes, vectors, seed, then):
+    def update(self, picks, changes, vectors, seed):
         """Copy-on-write: some rows of files get another word, or another vector, too."""
         files = self.some(picks)
         data = self.rows.rows_of(files) if files else builds.rows([])
@@ -142,10 +158,8 @@ class RowIdHistory(RuleBasedStateMachine):
             ]
             data = with_column(data, "embedding", new)
         self.rows.rewrite(files, data, sorted(changed))
-        self.follow(then)
 
-    @rule(picks=PICKS, gone=PICKS, then=NEXT)
-    def delete_copy_on_write(self, picks, gone, then):
+    def delete_copy_on_write(self, picks, gone):
         files = self.some(picks)
         data = self.rows.rows_of(files) if files else builds.rows([])
         if not len(data):
@@ -153,10 +167,8 @@ class RowIdHistory(RuleBasedStateMachine):
         ids = data.column("id").to_pylist()
         without = {ids[pick % len(ids)] for pick in gone}
         self.rows.rewrite(files, data.filter(pa.array([i not in without for i in ids])))
-        self.follow(then)
 
-    @rule(picks=PICKS, then=NEXT)
-    def delete_merge_on_read(self, picks, then):
+    def delete_merge_on_read(self, picks):
         files = self.rows.files()
         deletes: dict[str, set[int]] = {}
         for pick in picks if files else []:
@@ -166,15 +178,11 @@ class RowIdHistory(RuleBasedStateMachine):
             delete_positions(self.table, {path: sorted(at) for path, at in deletes.items()})
             left = set(self.table.scan().to_arrow().column("id").to_pylist())
             self.rows.commit_deletes([i for i in self.rows.lineage if i not in left])
-            self.follow(then)
 
-    @rule(pick=st.integers(0, 10**6), then=NEXT)
-    def roll_back(self, pick, then):
+    def roll_back(self, pick):
         readable = sorted(self.rows.before)
         self.rows.roll_back(readable[pick % len(readable)])
-        self.follow(then)
 
-    @rule(picks=PICKS)
     def import_files(self, picks):
         """As Spark's add_files does of a table of version 3: the rows have ids of rows of ours."""
         mine = sorted(self.rows.lineage.values())
@@ -187,8 +195,7 @@ class RowIdHistory(RuleBasedStateMachine):
         # what moves rows of the table.
         self.refresh()
 
-    @rule(pick=st.integers(0, 10**6), then=NEXT)
-    def lose_a_removed_file(self, pick, then):
+    def lose_a_removed_file(self, pick):
         """Its row ids cannot be read any more, and nobody goes back to snapshots that have it."""
         live = {file.file_path for file in self.rows.files()}
         folder = Path(self.table.location().removeprefix("file://")) / "data"
@@ -201,9 +208,13 @@ class RowIdHistory(RuleBasedStateMachine):
                 for snapshot_id, lineage in self.rows.before.items()
                 if f"file://{path}" not in files_at(self.table, snapshot_id)
             }
-            self.follow(then)
 
-    @rule()
+    @rule(changes=st.lists(CHANGES, min_size=1, max_size=4))
+    def change_and_refresh(self, changes):
+        for name, arguments in changes:
+            getattr(self, name)(*arguments)
+        self.refresh()
+
     def refresh(self):
         self.runs += 1
         refresh_in_process(self.declared, run_id=f"run-{self.runs}", force=True)
@@ -222,10 +233,6 @@ class RowIdHistory(RuleBasedStateMachine):
         files = self.rows.files()
         chosen = {pick % len(files) for pick in picks} if files else ()
         return [files[place] for place in sorted(chosen)]
-
-    def follow(self, then):
-        if then:
-            self.refresh()
 
     def teardown(self):
         self.patch.undo()
@@ -292,7 +299,7 @@ def test_no_row_is_taken_for_another():
         RowIdHistory,
         settings=settings(
             max_examples=EXAMPLES,
-            stateful_step_count=10,
+            stateful_step_count=6,
             deadline=None,
             suppress_health_check=list(HealthCheck),
         ),
