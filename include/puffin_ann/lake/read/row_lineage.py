@@ -126,7 +126,8 @@ def rewriting_commits(table: Table) -> frozenset[int]:
     A snapshot that appends has new rows only. Files that it adds may hold row ids all the same:
     those of another table, where they were imported from one. They say nothing about this table.
     """
-    rewriting, appending = set(), set()
+    rewriting: set[int] = set()
+    appending: set[int] = set()
     for snapshot in table.snapshots():
         # A snapshot that holds an index file has the number of the one before it.
         if snapshot.summary is None or tag_of(snapshot) is not None:

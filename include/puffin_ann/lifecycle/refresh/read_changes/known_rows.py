@@ -23,6 +23,7 @@ from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -300,7 +301,7 @@ def find_row_ids(
     ]
     locators = np.concatenate([np.zeros((0, 3), np.uint32), *(part.locators for part in parts)])
     identities = np.concatenate([np.zeros((0, 2), np.uint64), *(part.identities for part in parts)])
-    order = np.lexsort(locators.T[::-1])
+    order = np.argsort(locators[:, 0], kind="stable")
     locators, identities = locators[order], identities[order]
     here = np.flatnonzero(files.buckets == bucket)
     starts = np.searchsorted(locators[:, 0], files.file_ids[here])
@@ -347,7 +348,7 @@ def _lineage_of(
         workspace: of the run.
         files: that are looked into.
         number: of the file among them.
-        rows: (n, 2) uint32, row groups and offsets of rows that are indexed; ascending.
+        rows: (n, 2) uint32, row groups and offsets of rows that are indexed.
 
     Returns:
         (n, 2) uint64, those of `rows`; and (s, 2) uint64, of live rows without a usable vector.
@@ -370,17 +371,17 @@ def _lineage_of(
             groups = [parquet.metadata.row_group(n).num_rows for n in range(parquet.num_row_groups)]
             if groups != list(covered.row_groups(place)):
                 return None
-            bounds = np.append(0, np.cumsum(groups, dtype=np.int64))
-            indexed, without = [np.zeros((0, 2), np.uint64)], [np.zeros((0, 2), np.uint64)]
-            for group in range(len(groups)):
-                low, high = np.searchsorted(rows[:, 0], [group, group + 1])
-                first, last = np.searchsorted(skipped, bounds[group : group + 2])
-                if low < high or first < last:
-                    lineage = row_lineage(parquet, file, group)
-                    indexed.append(lineage[rows[low:high, 1]])
-                    without.append(lineage[skipped[first:last] - bounds[group]])
+            starts = np.append(0, np.cumsum(groups, dtype=np.int64))
+            indexed = starts[rows[:, 0]] + rows[:, 1]
+            wanted = np.zeros(file.rows, np.bool_)
+            wanted[indexed] = True
+            wanted[skipped] = True
+            lineage = np.zeros((file.rows, 2), np.uint64)
+            for group, (first, last) in enumerate(pairwise(starts.tolist())):
+                if wanted[first:last].any():
+                    lineage[first:last] = row_lineage(parquet, file, group)
     except Exception as error:
         # It may be gone, and was needed for nothing else: its rows are hashed where they are now.
         log.info("row ids: not read of %s: %s", path, error)
         return None
-    return np.concatenate(indexed), np.concatenate(without)
+    return lineage[indexed], lineage[skipped]

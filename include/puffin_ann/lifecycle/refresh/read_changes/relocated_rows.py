@@ -72,11 +72,13 @@ def match_bucket(
         [np.zeros((0, 2), np.uint64), *(rows.identities for rows in found)]
     )
     by_row_id = np.concatenate([np.zeros(0, np.bool_), *(rows.by_row_id for rows in found)])
-    doubtful = _doubtful(identities[newly_deleted], added_identities, by_row_id)
-    sure = np.flatnonzero(~doubtful)
     places = np.full(len(ordinals), -1, np.int64)
-    places[order] = match_identities(identities[order], added_identities[sure])
-    places[places >= 0] = sure[places[places >= 0]]
+    places[order] = match_identities(identities[order], added_identities)
+    if _may_be_doubtful(places, newly_deleted, by_row_id):
+        doubtful = _doubtful(identities[newly_deleted], added_identities, by_row_id)
+        sure = np.flatnonzero(~doubtful)
+        places[order] = match_identities(identities[order], added_identities[sure])
+        places[places >= 0] = sure[places[places >= 0]]
     relocations = []
     for number, shard in enumerate(removed):
         mine = np.flatnonzero((shards == number) & (places >= 0))
@@ -99,6 +101,16 @@ def match_bucket(
         ),
         unmatched_tasks=tuple(np.unique(tasks[is_unmatched]).tolist()),
     )
+
+
+def _may_be_doubtful(
+    places: NDArray[np.int64], newly_deleted: NDArray[np.bool_], by_row_id: NDArray[np.bool_]
+) -> bool:
+    """Tell whether a row known by its row id was paired with none that was removed just now."""
+    paired = places[newly_deleted]
+    rest = by_row_id.copy()
+    rest[paired[paired >= 0]] = False
+    return bool(rest.any())
 
 
 def _doubtful(
