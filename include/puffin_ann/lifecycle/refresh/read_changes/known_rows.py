@@ -55,8 +55,9 @@ ROWS_PER_BUCKET = 4_000_000
 """Rows of removed files looked into at once: 80 bytes each, and 33 while rows are read."""
 
 FILE_BYTES = 256 << 10
-"""Bytes of vectors that take as long to read as a look into another file, by measurement on a local
-disk; of an object store it is more."""
+"""Bytes of vectors of a removed file that are worth a look into it. On a local disk a look took
+about a millisecond, and to read and hash as many bytes two to four (one thread, on a busy machine);
+of an object store a look takes two or three requests."""
 
 READERS = 16
 """Files looked into at once: most of the time goes into waiting for the store."""
