@@ -87,11 +87,14 @@ def test_rows_of_a_table_that_was_upgraded_are_hashed_until_they_have_row_ids(
     declared = builds.declaration(table=lake.named())
     builds.build(declared, "build")
     lake.sql("ALTER TABLE {t} SET TBLPROPERTIES ('format-version' = '3')")
-    for run, expected in (("first", 40 * BYTES), ("second", 0)):
+    # Iceberg 1.11 gives rows that have no number of their own that of their file, where the
+    # specification has the data sequence number: they are hashed once more.
+    whole = 40 * BYTES
+    for run, expected in (("first", {whole}), ("second", {0, whole}), ("third", {0})):
         lake.sql(REWRITE)
         done = refresh_in_process(declared, run_id=run, force=True)
         table = lake.load()
         assert (done["rows_added"], done["rows_gone"]) == (0, 0)
-        assert bytes_read(table) == expected
+        assert bytes_read(table) in expected
         index = publications.open_index(table, builds.INDEX)
         builds.assert_answers_are(index, lake.rows(), publications.QUERIES, 50)
