@@ -41,7 +41,7 @@ def measure(name: str, rounds: int) -> Result:
     with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
         lakehouse.configure(Path(temporary))
         by_row_id, hashed = _alternate(data, Path(temporary), max(LEAST_ROUNDS, rounds))
-    return Result(family="row-ids", rows=_rows(data, by_row_id, hashed))
+    return Result(family=f"row-ids-{name}", rows=_rows(data, by_row_id, hashed))
 
 
 def _alternate(data: DataSet, folder: Path, rounds: int) -> tuple[list[_Refresh], list[_Refresh]]:
@@ -110,7 +110,7 @@ def _rows(data: DataSet, by_row_id: list[_Refresh], hashed: list[_Refresh]) -> l
     what = f"refresh after a compaction that keeps row ids, {data.title}"
     return [
         Row(
-            key="row-ids-seconds",
+            key=f"row-ids-{data.name}",
             what=f"{what} ÷ hashing every vector",
             ours=f"{ours:.3f} s",
             theirs=f"{theirs:.3f} s",
@@ -121,7 +121,7 @@ def _rows(data: DataSet, by_row_id: list[_Refresh], hashed: list[_Refresh]) -> l
             note=f"bytes of vectors read {by_row_id[0].vectors:,} and {hashed[0].vectors:,}",
         ),
         Row(
-            key="row-ids-bytes",
+            key=f"row-ids-{data.name}-bytes",
             what="the same: bytes read of all files",
             ours=f"{read:,.0f} B",
             theirs=f"{all_read:,.0f} B",
