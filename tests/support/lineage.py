@@ -166,7 +166,7 @@ class LineageTable:
                 values = [None if value is None else value[place] for value in stored]
                 at = pa.field(name, pa.int64(), metadata={"PARQUET:field_id": str(number)})
                 data = data.append_column(at, pa.array(values, pa.int64()))
-        path = f"{self.table.location()}/data/rows-{next(_numbers)}.parquet"
+        path = f"{self.table.location()}/data/rows-{next(_numbers):06d}.parquet"
         with self.table.io.new_output(path).create() as out:
             pq.write_table(data, out, row_group_size=self.row_group_rows)
         return DataFile.from_args(

@@ -83,7 +83,8 @@ def stored_lineage(
         return None
     stored = _read_stored(parquet, path, row_group)
     (ids, has_id), (numbers, has_number) = (stored[field_id] for field_id in _FIELDS)
-    return np.stack([ids, numbers], axis=1).astype(np.uint64), has_id & has_number
+    is_stored = has_id & has_number & (ids >= 0) & (numbers >= 0)
+    return np.stack([ids, numbers], axis=1).astype(np.uint64), is_stored
 
 
 def has_stored_lineage(parquet: pq.ParquetFile) -> bool:

@@ -59,6 +59,9 @@ FILE_BYTES = 256 << 10
 about a millisecond, and to read and hash as many bytes two to four (one thread, on a busy machine);
 of an object store a look takes two or three requests."""
 
+NO_NUMBER = np.uint64(0xFFFFFFFFFFFFFFFF)
+"""Stands for the number of several rows of one id: no commit has it."""
+
 READERS = 16
 """Files looked into at once: most of the time goes into waiting for the store."""
 
@@ -104,7 +107,8 @@ class RowsByRowId:
 
     Attributes:
         row_ids: (n,) uint64, ascending, each once.
-        sequence_numbers: (n,) uint64, of the commits that changed them last.
+        sequence_numbers: (n,) uint64, of the commits that changed them last; `NO_NUMBER` where
+            several rows have the id, so that rows of other parts with it are not believed either.
         identities: (n, 2) uint64, of those that are indexed; 0 of others.
         is_indexed: (n,) bool; the others have no usable vector.
     """
@@ -116,7 +120,7 @@ class RowsByRowId:
 
     @classmethod
     def of(cls, lineage: NDArray[np.uint64], identities: NDArray[np.uint64]) -> "RowsByRowId":
-        """Return rows in order of their ids; rows that share one are left out.
+        """Return rows in order of their ids; of rows that share one, none is told by its number.
 
         Args:
             lineage: (n, 2) uint64, row ids and sequence numbers.
@@ -124,15 +128,16 @@ class RowsByRowId:
         """
         order = np.argsort(lineage[:, 0], kind="stable")
         ids = lineage[order, 0]
-        repeats = ids[1:] == ids[:-1]
-        alone = np.ones(len(order), np.bool_)
-        alone[1:] &= ~repeats
-        alone[:-1] &= ~repeats
-        order = order[alone]
+        is_first, is_last = np.ones(len(order), np.bool_), np.ones(len(order), np.bool_)
+        is_first[1:] = is_last[:-1] = ids[1:] != ids[:-1]
+        shared = ~is_last[is_first]  # a row follows that has the id, too
+        order = order[is_first]
         is_indexed = order < len(identities)
         known = np.zeros((len(order), 2), np.uint64)
         known[is_indexed] = identities[order[is_indexed]]
-        return cls(lineage[order, 0], lineage[order, 1], known, is_indexed)
+        numbers = lineage[order, 1]
+        numbers[shared] = NO_NUMBER
+        return cls(lineage[order, 0], numbers, known, is_indexed)
 
 
 class RowIds:

@@ -52,15 +52,8 @@ def test_a_row_is_known_where_one_removed_row_alone_has_its_id_and_its_number(
         numbers = range(10 * number, 10 * number + len(pairs))
         lineage = np.array([*pairs, *others], np.uint64).reshape(-1, 2)
         buckets.append(RowsByRowId.of(lineage, identities(numbers)))
-        # Of rows of one file group that share an id, no row is known.
-        ids = [row_id for row_id, _ in [*pairs, *others]]
-        every += [
-            (pair, value)
-            for pair, value in zip(
-                [*pairs, *others], [*numbers, *(None for _ in others)], strict=True
-            )
-            if ids.count(pair[0]) == 1
-        ]
+        values = [*numbers, *(None for _ in others)]
+        every += zip([*pairs, *others], values, strict=True)
     found = lookup(buckets)(np.array(asked, np.uint64).reshape(-1, 2))
     for place, pair in enumerate(asked):
         of_id = [value for known, value in every if known[0] == pair[0]]
