@@ -4,5 +4,5 @@
 satisfy it; `shard_rows` compares queries with those of one shard, `gathered` with those of all in
 one go. Few rows are found in the shards by `live_places`. `kept` keeps what is known of conditions,
 by snapshot, for the next search. `ways` estimates what each way to answer costs, and sifts near
-rows.
+rows; what was found to cost least, `decisions` keep for a while.
 """
