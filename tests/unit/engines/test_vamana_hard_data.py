@@ -232,3 +232,14 @@ def test_rows_without_a_direction_are_nearer_than_those_that_point_away(tmp_path
         expected = nearest(vectors, query, 200, "cosine", mask)
         np.testing.assert_array_equal(answers[0][:, :150], expected[0][:, :150])
         assert_answers_are_sound(answers, vectors, query, 200, "cosine", mask)
+
+
+@pytest.mark.parametrize("spread", [1e-2, 3e-3])
+def test_near_copies_of_wide_rows_are_told_apart(tmp_path, spread):
+    """Packed nodes have wide rows by a byte a number, which near copies may share."""
+    middles = np.repeat(normal(40, 384), 100, axis=0) / np.float32(20)
+    rows = middles + spread * normal(4000, 384, 1) / np.float32(20)
+    queries = middles[::80] + spread * normal(50, 384, 2) / np.float32(20)
+    shard = opened("vamana", rows, tmp_path, beam="edges")
+    found = shard.search(queries, 10, width=128)[1]
+    assert recall(found, nearest(rows, queries, 10, "l2")[1]) >= 0.95

@@ -24,8 +24,8 @@ LINE = 64
 TAIL_BYTES = 8
 """Behind the codes of a row."""
 DOUBT = np.float32(3)
-"""How far a squared distance by codes may be off, for each unit of the distance times the step of
-the row: five standard deviations, as each number is off by up to half a step, either way."""
+"""How far two squared distances by codes may be off, for each unit of the distance times the step
+of the row: five standard deviations, as each number is off by up to half a step, either way."""
 ROUNDING = np.float32(2.0**-18)
 """What rounding adds to that, for each unit of the squared distance."""
 AHEAD = 8
@@ -136,8 +136,11 @@ def refine_by_bytes(metric, coded, asked, found, count, k):  # type: ignore[no-u
     if metric == IP:  # the query has length 1
         limit = last + DOUBT / F32(2) * coarsest
     else:
-        root = np.sqrt(max(last, F32(0)))
-        limit = last + (DOUBT * coarsest + ROUNDING * root) * root
+        # The least that the k-th nearest is given is `last`: it is no farther than `farthest`.
+        last = max(last, F32(0))
+        half = F32(0.5) * DOUBT * coarsest
+        farthest = F32(0.5) * (half + np.sqrt(half * half + F32(4) * last))
+        limit = last + (DOUBT * coarsest + ROUNDING * farthest) * farthest
     likely = k
     for i in range(k, count):
         # Where numbers were too large to tell, nothing is left out.

@@ -79,6 +79,28 @@ def test_the_rows_left_hold_the_nearest_and_few_others(metric, dimension):
         assert sorted((found & np.uint64(0xFFFFFFFF)).tolist()) == list(range(400))
 
 
+@pytest.mark.parametrize("metric", ["l2", "cosine"])
+@pytest.mark.parametrize("spread", [1e-1, 1e-2, 1e-3, 1e-4])
+def test_near_copies_are_left_as_far_as_their_order_is_not_known(metric, spread):
+    """Rows nearer to each other than codes tell: the nearest must not be lost among them."""
+    middle = normal(1, 384, 5)
+    vectors, queries = (middle + spread * normal(rows, 384, rows) for rows in (300, 20))
+    rows = coded(metric, vectors).reshape(-1)
+    kept = 0
+    for query in queries:
+        asked = query if metric == "l2" else query / np.linalg.norm(query)
+        found = np.random.default_rng(0).permutation(300).astype(np.uint64)
+        code = METRICS[metric].code
+        likely = kernels.refine_by_bytes(code, rows, asked, found, 300, K)
+        space, place = (of.astype(float) for of in (vectors, query))
+        if metric == "cosine":
+            space, place = space / np.linalg.norm(space, axis=1)[:, None], asked.astype(float)
+        nearest = np.argsort(((space - place) ** 2).sum(axis=1), kind="stable")[:K]
+        left = (found[:likely] & np.uint64(0xFFFFFFFF)).astype(int)
+        kept += len(set(nearest.tolist()) & set(left.tolist()))
+    assert kept >= 0.99 * K * len(queries)
+
+
 def test_rows_beyond_numbers_are_left_for_their_vectors():
     """An infinite step says nothing of a row: then no candidate is left out."""
     vectors = normal(100, 256)

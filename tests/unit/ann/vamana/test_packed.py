@@ -277,16 +277,22 @@ def test_walking_finds_what_its_reference_does(seed, keep, width):
     pools = Pools(
         np.empty(keep + 1, np.uint64), keep, np.empty(2, np.uint64), np.empty(0, np.uint8)
     )
-    found = kernels_walk.walk(
+    near = np.zeros(200, np.uint64)
+    found, is_full, seen, wanted = kernels_walk.walk(
         nodes,
         space.reshape(-1),
         kernels_tables.PlacedQuery(asked, tables.reshape(-1), step, base),
         pools,
+        np.empty(0, np.uint8),
         np.zeros(300, np.uint8),
         np.uint8(2),
         best,
+        near,
         np.empty(32, np.float32),
     )
+    assert is_full
+    assert found <= seen == wanted
+    assert set(best[:found].tolist()) <= set(near[:wanted].tolist())
     expected = walked(space, neighbours, degrees, query[0], keep, 10)
     assert [int(row_of.py_func(key)) for key in best[:found]] == [row for _, row in expected]
     distances = [float(squared_of.py_func(key)) for key in best[:found]]

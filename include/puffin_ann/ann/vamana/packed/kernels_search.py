@@ -65,6 +65,7 @@ class Room(NamedTuple):
         pool: uint64, candidates that are live rows; see `Pools`.
         passed: uint64, deleted rows passed through; see `Pools`.
         best: uint64, see `walk`.
+        near: uint64, see `walk`; where rows are read by their codes, else empty.
         placed: `(w,) float32`, a query in the frame.
         scratch: `(w,) float32`.
         moved: `(w,) float32`, the query rotated.
@@ -76,6 +77,7 @@ class Room(NamedTuple):
     pool: NDArray[np.uint64]
     passed: NDArray[np.uint64]
     best: NDArray[np.uint64]
+    near: NDArray[np.uint64]
     placed: NDArray[np.float32]
     scratch: NDArray[np.float32]
     moved: NDArray[np.float32]
@@ -100,8 +102,21 @@ def _candidates_kept(width, k, rows):  # type: ignore[no-untyped-def]
 
 @inlined
 def _error_of_codes(nodes):  # type: ignore[no-untyped-def]
-    """Return how far a squared distance by codes may be off, as a share of the distance."""
+    """Return how far two squared distances by codes may be off, as a share of the distance."""
     return CODED / math.sqrt(len(nodes.origin)) if nodes.row_bytes else 0.0
+
+
+@inlined
+def _may_be_among(last, error):  # type: ignore[no-untyped-def]
+    """Return up to which squared distance by codes a row may be among the k nearest.
+
+    Squared distances by codes are off by at most half of `error` times the distance. So the k-th
+    nearest is at a distance of at most `farthest`, for which the least of them is `last`; and those
+    nearer than that have at most what is returned.
+    """
+    half = F32(0.5) * error
+    farthest = F32(0.5) * (half + math.sqrt(half * half + F32(4) * last))
+    return last + error * farthest
 
 
 @kernel()
@@ -114,6 +129,7 @@ def answer(
     error: float,
     best: NDArray[np.uint64],
     found: Whole,
+    near: NDArray[np.uint64],
     vectors: NDArray[np.float32],
     ids: NDArray[np.int64],
     distances: NDArray[np.float32],
@@ -131,6 +147,7 @@ def answer(
         error: see `_error_of_codes`.
         best: candidates by their float32 distances, ascending; overwritten.
         found: how many.
+        near: all candidates in any order, where distances are by codes, else empty; overwritten.
         vectors: `(n, d) float32`, rows as stored.
         ids: `(k,) int64`, written; -1 where there is none.
         distances: `(k,) float32`, written; infinite there.
@@ -142,9 +159,18 @@ def answer(
         last = squared_of(best[k - U64(1)])
         root = math.sqrt(last)
         # Rows are shorter than 1, and so is the origin that the query's length is taken from.
-        limit = last + (ROUNDING * (root + length + 1.0) + error) * root
-        while count < U64(found) and squared_of(best[count]) <= limit:
-            count += U64(1)
+        rounding = ROUNDING * (root + length + 1.0) * root
+        if len(near):
+            limit = _may_be_among(last, F32(error)) + rounding
+            count = U64(0)
+            for i in range(U64(len(near))):
+                if squared_of(near[i]) <= limit:
+                    near[count] = near[i]
+                    count += U64(1)
+            best = near
+        else:
+            while count < U64(found) and squared_of(best[count]) <= last + rounding:
+                count += U64(1)
     dimension = U64(vectors.shape[1])
     for i in range(count):
         for z in range(U64(0), min(dimension, U64(ROW_AHEAD)), U64(16)):
@@ -165,12 +191,13 @@ def _most_kept(candidates, live, bits):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _room_for(candidates, gone, best, numbers, dim, bits):  # type: ignore[no-untyped-def]
+def _room_for(candidates, gone, best, numbers, dim, bits, row_bytes):  # type: ignore[no-untyped-def]
     """Return room for searches of so many candidates and deleted rows, best rows and dimensions."""
     return Room(
         np.empty(candidates + 1, np.uint64),
         np.empty(passed_room(candidates, gone) + 1, np.uint64),
         np.empty(best + 1, np.uint64),
+        np.empty(2 * candidates + best if row_bytes else 0, np.uint64),
         np.empty(dim, np.float32),
         np.empty(dim, np.float32),
         np.empty(dim, np.float32),
@@ -235,6 +262,7 @@ def ask(
     """
     length = place_query(nodes, metric, queries, query, square, room.asked, room.placed)
     found: Whole = U64(0)
+    wanted: Whole = U64(0)
     if len(sieve):
         sight[HORIZON], sight[SEEN], sight[THROUGH] = F32(-np.inf), F32(0), F32(0)
     if length < LONGEST:
@@ -248,7 +276,7 @@ def ask(
             passed = room.passed[: passed_room(keep, len(vectors) - live) + 1]
             found, is_full, seen, wanted = walk(
                 nodes, vectors.reshape(-1), placed, Pools(room.pool, keep, passed, deleted), sieve,
-                stamps, np.uint8(stamp), room.best, room.estimates,
+                stamps, np.uint8(stamp), room.best, room.near, room.estimates,
             )  # fmt: skip
             if found == U64(0) or found >= U64(len(ids)) or keep == most:
                 break
@@ -260,9 +288,10 @@ def ask(
                 sight[HORIZON] = np.inf
             elif is_full:
                 sight[HORIZON] = _horizon(room.pool, keep, metric, queries, query, square, vectors)
+    near = room.near[: min(U64(len(room.near)), wanted)]
     return answer(
-        metric, queries, query, square, length, _error_of_codes(nodes), room.best, found, vectors,
-        ids, distances,
+        metric, queries, query, square, length, _error_of_codes(nodes), room.best, found, near,
+        vectors, ids, distances,
     )  # fmt: skip
 
 
@@ -293,7 +322,7 @@ def search_packed(
     widest = _most_kept(_candidates_kept(batch.widths.max(), k, live), live, nodes.bits)
     room = _room_for(
         widest, len(batch.stamps) - live, k + batch.spare, queries.shape[1], len(nodes.origin),
-        nodes.bits,
+        nodes.bits, nodes.row_bytes,
     )  # fmt: skip
     for q in range(len(queries)):
         stamp = _next_stamps(batch.stamps, stamp)
@@ -348,7 +377,7 @@ def search_several(
         kept = _candidates_kept(widths[g].max(), k, graphs[g].live)
         widest = max(widest, _most_kept(kept, graphs[g].live, bits))
         most_gone = max(most_gone, graphs[g].rows - graphs[g].live)
-    room = _room_for(widest, most_gone, k + spare, dimension, dim, bits)
+    room = _room_for(widest, most_gone, k + spare, dimension, dim, bits, graphs[0].row_bytes)
     for q in range(len(queries)):
         square = dot(queries, q, queries, q)
         if stamp >= 254:

@@ -230,6 +230,7 @@ def walk(
     stamps: NDArray[np.uint8],
     done: np.uint8,
     best: NDArray[np.uint64],
+    near: NDArray[np.uint64],
     estimates: NDArray[np.float32],
 ) -> tuple[Whole, bool, Whole, Whole]:
     """Find live rows near a query.
@@ -254,6 +255,8 @@ def walk(
         done: stamp of this search, at least 2; no row carries it or the one before it yet.
         best: uint64, its length less 1 is how many are wanted; written: the nearest live rows
             expanded that are, by their squared distances, ascending.
+        near: uint64, written: all of those in the order they were expanded, as far as there is
+            room.
         estimates: `(32,) float32`, scratch.
     """
     packed, numbers = nodes.bytes, nodes.numbers
@@ -287,6 +290,8 @@ def walk(
         if lives:
             seen += U64(1)
             if not is_deleted(sieve, row):
+                if wanted < U64(len(near)):
+                    near[wanted] = candidate(own, row)
                 wanted += U64(1)
                 found = _kept(best, found, candidate(own, row))
         degree = min(U64(numbers[head]), U64(nodes.most))
