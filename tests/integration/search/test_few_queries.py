@@ -10,6 +10,7 @@ from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.search.conditions.ways import Way
 from tests.support import builds
 from tests.support.paths import SAMPLE
+from tests.support.tables import delete_positions
 
 ROWS, QUERIES, K = 6000, 40, 10
 
@@ -64,3 +65,63 @@ def test_rows_that_are_equally_far_come_in_the_order_of_their_locators(lately_ch
     assert_alike(index, near.astype(np.float32))
     assert_alike(index, queries[:10])
     assert_alike(index, queries[:10], columns=["draw"], where="draw >= 0")
+
+
+@pytest.fixture
+def with_a_small_shard(catalog):
+    """A table of three clusters, each a shard of its index, the last without packed nodes."""
+    random, sizes, width = np.random.default_rng(0), (900, 900, 200), 96
+    cluster = np.repeat(np.arange(3), sizes)
+    vectors = (20 * np.eye(3, width)[cluster] + random.normal(size=(2000, width))).astype("f4")
+    embedding = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), width)
+    rows = pa.table({"id": np.arange(2000), "embedding": embedding.cast(pa.list_(pa.float32()))})
+    table = catalog.create_table("demo.words", schema=rows.schema)
+    table.append(rows)
+    builds.build(
+        builds.declaration(algorithm="vamana", shards=3, partitions_per_shard=1, gate={}), "run"
+    )
+    return table.refresh(), vectors
+
+
+def test_where_the_shards_probed_have_too_few_rows_the_others_answer(with_a_small_shard):
+    table, vectors = with_a_small_shard
+    query = vectors[-1:] + np.float32(0.01)
+    index = open_index(table, builds.INDEX)
+    index.warm()
+    assert len(index.search(query, 250, probe_partitions=1)) == 250
+    delete_positions(table, {table.inspect.files()["file_path"][0].as_py(): range(1804, 2000)})
+    index = open_index(table.refresh(), builds.INDEX)
+    index.warm()
+    for options in ({}, {"probe_partitions": 1}, {"allow_fewer": True}):
+        assert_alike(index, query, **options)
+        assert len(index.search(query, K, **options)) == K
+
+
+def test_masks_are_held_while_they_are_read(with_a_small_shard):
+    """Another thread may ask by another condition, and make masks of the same one anew."""
+    table, vectors = with_a_small_shard
+    index = open_index(table, builds.INDEX)
+    index.warm()
+    index._shards.way = Way.SIFT
+    few = index._shards._few
+    where, query = "id >= 0 and id < 300", vectors[10:11] + np.float32(0.01)
+    before, take, others = index.search(query, K, where=where), few._several, []
+
+    def let_go():
+        few._sieves = None
+        for allowed in index._conditions._by_key.values():
+            allowed._shards.clear()
+        others.extend(np.zeros(900, np.bool_) for _ in range(50))
+        return type(take).take(take)
+
+    few._several.take = let_go
+    for _ in range(3):
+        again = index.search(query, K, where=where)
+        assert again["locator"].to_pylist() == before["locator"].to_pylist()
+
+
+def test_no_queries_have_no_answers(with_a_small_shard):
+    table, vectors = with_a_small_shard
+    index = open_index(table, builds.INDEX)
+    index.warm()
+    assert len(index.search(vectors[:0], K)) == 0

@@ -115,7 +115,9 @@ class FewQueries:
         widths = np.empty((len(self._shards), len(queries)), np.int64)
         sieves, sights = _NO_SIEVES, _NO_SIGHTS
         if allowed is not None:
-            sieves, sights = self._sieves_of(allowed), np.empty((len(queries), 3), np.float32)
+            # Held until the kernel has returned: another thread may ask by another condition.
+            held, sights = self._sieves_of(allowed), np.empty((len(queries), 3), np.float32)
+            sieves = held.addresses
         stamps = several.take()
         asked = np.array(
             [self._metric.code, cells, wide, SPARE, EXHAUSTIVE_ROWS, stamps.last, *self.numbers],
@@ -134,14 +136,14 @@ class FewQueries:
             return None
         return Few(self._located.source(answers, keys), widths, sights, self._is_part)
 
-    def _sieves_of(self, allowed: AllowedRows) -> NDArray[np.uint64]:
-        """Return where the masks of a condition lie: those of the last one are kept."""
+    def _sieves_of(self, allowed: AllowedRows) -> "_Sieves":
+        """Return the masks of a condition, and where they lie: those of the last one are kept."""
         last = self._sieves
         if last is None or last.allowed is not allowed:
             masks = [self._shards[at].allowed(allowed).excluded for at in self.numbers]
             where = np.array([mask.ctypes.data for mask in masks], np.uint64)
             self._sieves = last = _Sieves(allowed, masks, where)
-        return last.addresses
+        return last
 
 
 class _Sieves(NamedTuple):

@@ -131,8 +131,9 @@ class ShardTier:
         asked = self._reach.cells(k, probe_partitions)
         if allowed is None:
             few = self._ask_few(queries, k, wide, asked)
-            if few is not None:
-                return self._with_others(queries, k, few)
+            with_others = few and self._with_others(queries, k, few)
+            if with_others:
+                return with_others
         if allowed is None or probe_partitions is not None:
             shares = self.routes.nearest(queries, asked)
         else:
@@ -159,12 +160,17 @@ class ShardTier:
 
     def _with_others(
         self, queries: NDArray[np.float32], k: int, few: Few
-    ) -> tuple[list[Source], int]:
-        """Return what graphs answered together, and the shards that are none; see `search`."""
+    ) -> tuple[list[Source], int] | None:
+        """Return what graphs answered together, and the shards that are none; see `search`.
+
+        It is None where too few rows are found so: other shards than those probed must answer, too.
+        """
         sources, touched = [few.source], int(np.count_nonzero(few.widths.max(axis=1)))
         if few.is_part:
             few.widths[self._few.numbers] = 0
             sources += self._probe(queries, k, few.widths.T, None)
+            if count_found(sources, len(queries), k).min() < k:
+                return None
         return sources, touched
 
     @property
@@ -383,11 +389,10 @@ class ShardTier:
 
         Whoever is told how long each took has them asked so.
         """
-        if len(queries) > FEW or len(self._opened.kept) < len(self._routing.shards):
+        if not 0 < len(queries) <= FEW or not self._opened.are_all_open:
             return None
         return None if current() is not None else self._few.ask(queries, k, wide, cells, allowed)
 
     @cached_property
     def _few(self) -> FewQueries:
-        shards = [self._opened.open(entry) for entry in self._routing.shards]
-        return FewQueries(shards, self.routes, self._routing.metric)
+        return FewQueries(self._opened.open_all(), self.routes, self._routing.metric)

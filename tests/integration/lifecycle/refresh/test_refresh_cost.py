@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+from puffin_ann.lake.catalog.sqlite import SqliteCatalog
 from puffin_ann.lake.metadata.registered import find_registered
 from puffin_ann.lake.read import manifests
 from puffin_ann.lifecycle.ingest import row_groups
@@ -37,6 +38,7 @@ def counted(monkeypatch):
         import pyiceberg.table
 
         for owner, name in (
+            (SqliteCatalog, "load_table"),
             (SqlCatalog, "load_table"),
             (SqlCatalog, "_init_catalog"),
             (os, "fsync"),

@@ -236,7 +236,7 @@ def walk(
     """Find live rows near a query.
 
     Return how many, none where deleted ones left too few of them; whether the pool of live rows is
-    full; how many of them were expanded, and how many of those are wanted.
+    full, and they did not; how many of them were expanded, and how many of those are wanted.
 
     By two bits a dimension a row enters a pool once: the first estimate near enough may stand. By
     one bit it enters again with every estimate near enough, from each neighbour expanded, and is
@@ -313,5 +313,5 @@ def walk(
         key = next_open(pool, current, size, full, passed, beside, count)
         if key != following and key != NOBODY:
             _prefetch_node(nodes, vectors, dimension, key)
-    found = found if found_enough(met, full, deleted) else U64(0)
-    return found, size == full, seen, wanted
+    is_enough = found_enough(met, full, deleted) > U64(0)
+    return found if is_enough else U64(0), size == full and is_enough, seen, wanted
