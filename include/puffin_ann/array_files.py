@@ -23,8 +23,13 @@ def load_array(source: Path | BinaryIO, *, mapped: bool = False) -> NDArray[Any]
         mapped: map the file, which is not to be empty, read-only.
 
     Raises:
-        OSError, ValueError, EOFError: there is none, or no whole one.
+        OSError, ValueError: there is none, or no whole one.
     """
     with _one_at_a_time:
-        array: NDArray[Any] = np.load(source, mmap_mode="r" if mapped else None, allow_pickle=False)
+        try:
+            array: NDArray[Any] = np.load(
+                source, mmap_mode="r" if mapped else None, allow_pickle=False
+            )
+        except EOFError as error:  # of an empty file, as a power failure may leave one
+            raise ValueError(str(error)) from None
     return array

@@ -65,8 +65,15 @@ def test_a_stream_has_one_array_after_the_other():
     stream.seek(0)
     np.testing.assert_array_equal(load_array(stream), np.arange(3))
     assert load_array(stream).shape == (2, 0)
-    with pytest.raises(EOFError):
+    with pytest.raises(ValueError, match="No data left"):
         load_array(stream)
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_an_empty_file_is_no_whole_one(mapped, tmp_path):
+    (tmp_path / "some.npy").touch()
+    with pytest.raises(ValueError, match="No data left"):
+        load_array(tmp_path / "some.npy", mapped=mapped)
 
 
 def test_pickled_arrays_are_refused(tmp_path):

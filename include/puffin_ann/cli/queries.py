@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _MAGIC = b"\x93NUMPY"
 
-_UNREADABLE = (OSError, ValueError, TypeError, EOFError, OverflowError, SyntaxError, TokenError)
+_UNREADABLE = (OSError, ValueError, TypeError, OverflowError, SyntaxError, TokenError)
 """What NumPy and JSON raise; headers of arrays are Python's literals, and fail as those do."""
 
 

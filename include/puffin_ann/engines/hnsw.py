@@ -189,13 +189,14 @@ class HnswEngine:
             return HnswShard(blob, space)
         try:
             space = spaces.open_space(directory / SPACE)
+            zeros = spaces.zero_rows(directory / SPACE)
         except (OSError, ValueError) as error:
             raise LocalCopyError(f"{directory} is not a whole unpacked shard: {error}") from None
         if space.shape != (blob.rows, dim):
             raise LocalCopyError(
                 f"{directory / SPACE}: shape {space.shape}, not {(blob.rows, dim)}"
             )
-        return HnswShard(blob, space, spaces.zero_rows(directory / SPACE))
+        return HnswShard(blob, space, zeros)
 
 
 def _layers(blob: Hnsw) -> Layers:

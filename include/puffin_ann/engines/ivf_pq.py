@@ -281,7 +281,7 @@ class IvfPqEngine:
             return IvfShard(ivf, None)
         stored = ivf.vectors is not None
         try:
-            beside = open_beside(directory, trained, ivf.rows, vectors=stored)
+            beside = open_beside(directory, trained, lists, ivf.rows, vectors=stored)
         except (OSError, ValueError) as error:
             raise LocalCopyError(f"{directory} is not a whole unpacked shard: {error}") from None
         vectors = np.zeros((0, ivf.dimension), np.float32) if ivf.vectors is None else ivf.vectors

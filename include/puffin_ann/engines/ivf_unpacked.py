@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,12 +56,9 @@ def write_beside(
         vectors: `(n, d) float32`, its rows; None if they are not stored.
         searched: it is to be searched, not only to be read and added to.
     """
-    blocks = int(searching.block_starts(lists.starts)[0][-1])
-    count = len(trained.codebook)
-    shape = (blocks, fastscan.groups_of(count), fastscan.GROUP_BYTES)
-    out = new_array(folder / PACKED, np.uint8, shape)
+    out = new_array(folder / PACKED, np.uint8, _packed_shape(trained, lists))
     at = 0
-    for piece in searching.pack_codes(lists, count):
+    for piece in searching.pack_codes(lists, len(trained.codebook)):
         out[at : at + len(piece)] = piece
         at += len(piece)
     if searched:
@@ -81,12 +79,15 @@ def write_beside(
                 file.write(piece)
 
 
-def open_beside(folder: Path, trained: Trained, rows: int, *, vectors: bool) -> Beside:
+def open_beside(
+    folder: Path, trained: Trained, lists: Lists, rows: int, *, vectors: bool
+) -> Beside:
     """Open what `write_beside` wrote.
 
     Args:
         folder: the shard's.
         trained: by which its lists were made.
+        lists: its.
         rows: it has.
         vectors: whether those are stored.
 
@@ -96,18 +97,30 @@ def open_beside(folder: Path, trained: Trained, rows: int, *, vectors: bool) -> 
     packed = inverse_norms = coded = reach = None
     # Another machine of the same cache may have written another order: then it is made now.
     if (folder / PACKED).exists():
-        packed = load_array(folder / PACKED, mapped=True)
+        packed = _read(folder / PACKED, np.uint8, _packed_shape(trained, lists), mapped=True)
     if not vectors:
         return Beside(packed=packed)
     if trained.metric == "cosine":
-        inverse_norms = load_array(folder / INVERSE_NORMS)
+        inverse_norms = _read(folder / INVERSE_NORMS, np.float32, (rows,))
     # A former version of this package, or one that was not to search, has written neither.
     if (folder / REACH).exists():
-        reach = load_array(folder / REACH)
-        if reach.shape != (len(trained.centroids),):
-            raise ValueError(f"reach of shape {reach.shape}")
+        reach = _read(folder / REACH, np.float32, (len(trained.centroids),))
     if (folder / CODED_ROWS).exists():
-        coded = load_array(folder / CODED_ROWS, mapped=True)
-        if coded.shape != (rows, coded_rows.stride_of(trained.dimension)):
-            raise ValueError(f"coded rows of shape {coded.shape}")
+        shape = (rows, coded_rows.stride_of(trained.dimension))
+        coded = _read(folder / CODED_ROWS, np.uint8, shape, mapped=True)
     return Beside(inverse_norms, packed, coded, reach)
+
+
+def _packed_shape(trained: Trained, lists: Lists) -> tuple[int, int, int]:
+    blocks = int(searching.first_blocks(lists.starts)[-1])
+    return blocks, fastscan.groups_of(len(trained.codebook)), fastscan.GROUP_BYTES
+
+
+def _read(
+    path: Path, dtype: type[np.generic], shape: tuple[int, ...], *, mapped: bool = False
+) -> NDArray[Any]:
+    # Kernels go by these without looking: of another array they would read what is not there.
+    array = load_array(path, mapped=mapped)
+    if array.dtype != dtype or array.shape != shape or not array.flags.c_contiguous:
+        raise ValueError(f"{path} is {array.dtype} {array.shape}, not {np.dtype(dtype)} {shape}")
+    return array

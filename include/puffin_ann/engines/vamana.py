@@ -372,10 +372,10 @@ def _packed(
 
 def _opened_space(graph: Graph, path: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     try:
-        space = spaces.open_space(path)
+        space, zeros = spaces.open_space(path), spaces.zero_rows(path)
     except (OSError, ValueError) as error:
         raise LocalCopyError(f"{path.parent} is not a whole unpacked shard: {error}") from None
     wanted = (graph.rows, spaces.padded_dim(graph.metric, graph.dimension))
     if space.shape != wanted:
         raise LocalCopyError(f"{path}: shape {space.shape}, not {wanted}")
-    return space, spaces.zero_rows(path)
+    return space, zeros

@@ -11,7 +11,7 @@ import pytest
 
 from puffin_ann.ann.simd import vectors as simd
 from puffin_ann.blobs import ivf as ivf_blob
-from puffin_ann.engines import engine
+from puffin_ann.engines import engine, ivf_unpacked
 from puffin_ann.errors import BlobFormatError, DeclarationError, LocalCopyError
 from tests.support.shard_checks import (
     METRIC_NAMES,
@@ -276,10 +276,23 @@ def test_a_folder_of_a_former_version_is_searched_without_what_it_lacks(metric, 
     assert recall(before[1], expected) >= recall(after[1], expected) - 0.02
 
 
-@pytest.mark.parametrize("file", ["reach-1.npy", "coded-rows-1.npy"])
-def test_what_belongs_to_another_shard_is_refused(file, tmp_path):
-    folder = unpacked(encoded(normal(600, 256), tmp_path), tmp_path / "shard")
-    np.save(folder / file, np.load(folder / file)[:-1])
+@pytest.mark.parametrize("wrong", ["rows", "type", "order", "axes"])
+@pytest.mark.parametrize(
+    "file", ["reach-1.npy", "coded-rows-1.npy", "inverse-norms.npy", ivf_unpacked.PACKED]
+)
+def test_what_belongs_to_another_shard_is_refused(file, wrong, tmp_path):
+    folder = unpacked(encoded(normal(600, 256), tmp_path, metric="cosine"), tmp_path / "shard")
+    right = np.load(folder / file)
+    other = {
+        "rows": right[:-1],
+        "type": right.astype(np.float64 if right.dtype == np.float32 else np.int8),
+        "order": np.asfortranarray(right),
+        "axes": right[None],
+    }[wrong]
+    np.save(folder / file, other)
+    if wrong == "order" and right.ndim == 1:  # it has only one
+        ENGINE.open(folder)
+        return
     with pytest.raises(LocalCopyError, match="not a whole"):
         ENGINE.open(folder)
 

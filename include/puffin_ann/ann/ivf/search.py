@@ -285,10 +285,16 @@ def tile_centroids(centroids: NDArray[np.float32], dimension: int) -> NDArray[np
     return np.ascontiguousarray(flat.reshape(tiles, TILE, dimension + 1).transpose(0, 2, 1))
 
 
-def block_starts(starts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return `(lists + 1,)` first blocks of lists, and `(n,)` the place each row gets in them."""
+def first_blocks(starts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return `(lists + 1,)` first blocks of lists, of which the last is how many there are."""
     blocks = np.zeros(len(starts), np.int64)
     np.cumsum(-(-np.diff(starts) // fastscan.BLOCK), out=blocks[1:])
+    return blocks
+
+
+def block_starts(starts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return `(lists + 1,)` first blocks of lists, and `(n,)` the place each row gets in them."""
+    blocks = first_blocks(starts)
     shift = np.repeat(blocks[:-1] * fastscan.BLOCK - starts[:-1], np.diff(starts))
     return blocks, np.arange(int(starts[-1])) + shift
 

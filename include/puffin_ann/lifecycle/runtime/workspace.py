@@ -309,7 +309,7 @@ def arrays_from_bytes(kind: type[T], data: bytes) -> T:
     stream = io.BytesIO(data)
     try:
         loaded = [load_array(stream) for _ in fields(kind)]  # type: ignore[arg-type]
-    except (ValueError, TypeError, OSError, EOFError) as error:
+    except (ValueError, TypeError, OSError) as error:
         raise StagingError(f"staged arrays are not those of {kind.__name__}: {error}") from None
     if stream.tell() != len(data):
         raise StagingError(f"staged arrays are not those of {kind.__name__}: there are more")
