@@ -35,6 +35,9 @@ class _Deferred(ModuleType):
             return [public for public in vars(found) if not public.startswith("_")]
         return getattr(found, name)
 
+    def __dir__(self) -> list[str]:
+        return dir(_imported(self))
+
 
 def _imported(deferred: _Deferred) -> ModuleType:
     name = deferred.__name__

@@ -69,6 +69,17 @@ from pyiceberg.expressions import LessThan
 assert pyiceberg.expressions.parser.parse("a < 2") == LessThan("a", 2)
 """
 
+LISTED = """
+from puffin_ann import lake
+import pyarrow.compute as waiting
+
+names = dir(waiting)
+assert {"sum", "field", "Expression"} <= {*names}
+import pyarrow.compute as imported
+
+assert imported is not waiting and names == dir(imported)
+"""
+
 TWO_AT_ONCE = """
 import threading
 
@@ -108,6 +119,10 @@ def test_what_was_imported_before_stays():
 
 def test_what_stands_for_a_module_gives_all_that_the_module_does():
     run(EACH)
+
+
+def test_the_names_of_what_stands_for_a_module_are_the_modules():
+    run(LISTED)
 
 
 def test_modules_of_which_one_imports_the_other_are_used_by_two_threads_at_once():
