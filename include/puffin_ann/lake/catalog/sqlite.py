@@ -29,12 +29,15 @@ _KNOWN = frozenset(("uri", "warehouse", "type"))
 def path_of(properties: Mapping[str, Any]) -> str | None:
     """Return the path of a catalog's SQLite file; None if it is elsewhere, or has options.
 
+    None, too, if a sign in it may stand for another: SQLAlchemy takes `%20` for a space since 2.1.
+
     Args:
         properties: of the catalog, as PyIceberg's configuration has them.
     """
     uri = str(properties.get("uri", ""))
     path = uri.removeprefix(SCHEME)
-    if not uri.startswith(SCHEME) or not path or path.startswith((":", "file:")) or "?" in path:
+    is_a_path = bool(path) and not path.startswith((":", "file:")) and not {"?", "%"} & {*path}
+    if not uri.startswith(SCHEME) or not is_a_path:
         return None
     is_sql = str(properties.get("type") or "sql").lower() == "sql"
     is_plain = all(name in _KNOWN or name.startswith(("s3.", "client.")) for name in properties)
@@ -88,13 +91,15 @@ class SqliteCatalog(MetastoreCatalog):
     def _metadata_location(self, identifier: Any) -> str | None:
         """Return where a table's metadata is; None if there is no such row, or it does not say."""
         path = path_of(self.properties)
+        if path is None:
+            return None
         wanted = (
             self.name,
             Catalog.namespace_to_string(Catalog.namespace_from(identifier)),
             Catalog.table_name_from(identifier),
         )
         try:
-            address = f"file:{quote(path or '')}?mode=ro"
+            address = f"file:{quote(path)}?mode=ro"
             with closing(sqlite3.connect(address, timeout=SECONDS, uri=True)) as connection:
                 connection.row_factory = sqlite3.Row
                 row = connection.execute(

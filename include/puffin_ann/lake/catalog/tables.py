@@ -235,11 +235,21 @@ def _require_database(name: str) -> None:
     path = uri.removeprefix(SCHEME).partition("?")[0]
     if not uri.startswith(SCHEME) or path.startswith((":memory:", "file:")) or not path:
         return
+    if "%" in path:  # SQLAlchemy unquotes it since 2.1, and did not before
+        path = _as_sqlalchemy_has_it(uri) or path
     if not Path(path).exists():
         raise CatalogUnavailableError(
             f"catalog {name!r} is the SQLite file {path}, which is not there; put it back, or "
             "correct the catalog's uri. The first table that PyIceberg makes in it makes the file"
         )
+
+
+def _as_sqlalchemy_has_it(uri: str) -> str | None:
+    try:
+        from sqlalchemy.engine import make_url
+    except ImportError:  # which PyIceberg tells when it makes the catalog
+        return None
+    return make_url(uri).database
 
 
 def file_io(name: str, location: str) -> FileIO:

@@ -1,24 +1,37 @@
 """A table is loaded from a catalog in an SQLite file as PyIceberg's own catalog loads it."""
 
 import pickle
+import shutil
 import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from pyiceberg import catalog as catalogs
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.utils.config import Config
+from sqlalchemy.engine import make_url
 
+from puffin_ann.errors import CatalogUnavailableError
 from puffin_ann.lake.catalog import sqlite
 from puffin_ann.lake.catalog.sqlite import SqliteCatalog, path_of
+from puffin_ann.lake.catalog.tables import load_table
 from tests.support import tables
+
+ESCAPED = "sqlite:///{}/a%20b%2525/catalog.db"
 
 
 @pytest.fixture
 def ours(catalog: SqlCatalog) -> SqliteCatalog:
     tables.create(catalog)
     return SqliteCatalog(catalog.name, catalog.properties)
+
+
+def create_words(catalog: SqlCatalog) -> None:
+    catalog.create_namespace("demo")
+    tables.create(catalog)
 
 
 def database_of(catalog: SqliteCatalog) -> str:
@@ -96,6 +109,8 @@ def test_it_is_sent_to_other_processes(ours):
     ("properties", "path"),
     [
         ({"uri": "sqlite:////a/b.db"}, "/a/b.db"),
+        ({"uri": "sqlite:////a b/#1.db"}, "/a b/#1.db"),
+        ({"uri": "sqlite:////a%20b.db"}, None),
         ({"uri": "sqlite:///b.db", "type": "SQL", "s3.endpoint": "x"}, "b.db"),
         ({"uri": "sqlite:///b.db?timeout=3"}, None),
         ({"uri": "sqlite:///:memory:"}, None),
@@ -114,13 +129,45 @@ def test_only_a_plain_file_is_read(properties, path):
 
 
 def test_a_file_whose_path_has_signs_of_an_address_is_found(tmp_path: Path):
-    folder = tmp_path / "50 % #1"
+    folder = tmp_path / "50 #1 é"
     folder.mkdir()
     made = tables.open_catalog(folder)
     tables.create(made)
     ours = SqliteCatalog(made.name, made.properties)
     assert ours.load_table("demo.words").name() == ("demo", "words")
     assert "whole" not in vars(ours)
+
+
+def test_of_two_files_the_one_that_sqlalchemy_means_is_read(tmp_path: Path) -> None:
+    uri = ESCAPED.format(tmp_path)
+    meant, written = Path(make_url(uri).database or ""), Path(uri.removeprefix(sqlite.SCHEME))
+    for path in {meant, written}:
+        path.parent.mkdir()
+    properties = {"uri": uri, "warehouse": f"file://{tmp_path}"}
+    catalog = SqlCatalog("test", **properties)
+    create_words(catalog)
+    ours = SqliteCatalog("test", properties)
+    assert ours.load_table("demo.words").name() == ("demo", "words")
+    if written != meant:  # as it is since SQLAlchemy 2.1
+        shutil.copy(meant, written)
+    catalog.drop_table("demo.words")
+    with pytest.raises(NoSuchTableError):
+        ours.load_table("demo.words")
+
+
+def test_a_catalog_whose_address_is_escaped_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = ESCAPED.format(tmp_path)
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", uri)
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__WAREHOUSE", f"file://{tmp_path}")
+    monkeypatch.setattr(catalogs, "_ENV_CONFIG", Config())
+    path = Path(make_url(uri).database or "")
+    path.parent.mkdir()
+    with pytest.raises(CatalogUnavailableError, match="which is not there"):
+        load_table("lake.demo.words")
+    create_words(SqlCatalog("lake", uri=uri, warehouse=f"file://{tmp_path}"))
+    assert load_table("lake.demo.words").name() == ("demo", "words")
 
 
 LOADED = """
