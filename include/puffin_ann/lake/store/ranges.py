@@ -11,12 +11,17 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
 from pyiceberg.io import FileIO
 
 from puffin_ann.errors import PuffinFormatError
 from puffin_ann.lake.store.objects import open_object
 from puffin_ann.lake.store.s3 import RANGES_AT_ONCE, ranges_of
+
+if TYPE_CHECKING:
+    from puffin_ann.lake.store.signed_once import Reader
 
 NEAR = 32 << 10
 """Ranges with no more bytes between them are read as one: a request costs more than those."""
@@ -54,13 +59,15 @@ def read_ranges(
 
     signed = _signed(io, joined)
 
-    def read(range_: Range) -> bytes:
-        if range_.uri in signed:
-            found = signed[range_.uri](range_.start, range_.stop)
-            if found is not None:
-                return found
+    def read_as_ever(range_: Range) -> bytes:
         with naming(range_.uri) if naming else nullcontext():
             return _read(io, range_)
+
+    def read(range_: Range) -> bytes:
+        if range_.uri not in signed:
+            return read_as_ever(range_)
+        as_ever = partial(read_as_ever, range_)
+        return signed[range_.uri](range_.start, range_.stop, as_ever)
 
     if len(joined) < 2 or all(_is_local(part.uri) for part in joined):
         found = [read(part) for part in joined]
@@ -89,7 +96,7 @@ def _joined(wanted: Sequence[Range]) -> Iterator[Range]:
         yield reached
 
 
-def _signed(io: FileIO, wanted: Sequence[Range]) -> dict[str, Callable[[int, int], bytes | None]]:
+def _signed(io: FileIO, wanted: Sequence[Range]) -> "dict[str, Reader]":
     """Return, by location, what reads several ranges of an object by one signature."""
     found = {}
     for uri, count in Counter(part.uri for part in wanted).items():

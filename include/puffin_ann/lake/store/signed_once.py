@@ -6,28 +6,48 @@ object's address is signed once, and what is asked for of it stands in a header 
 covers.
 """
 
+import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from puffin_ann.lake.store.s3 import S3, Location
+from puffin_ann.redaction import REDACTION
 
-SECONDS = 300
+SECONDS = 60
 """So long a signature holds; what is asked for by it is asked for at once."""
 
-REFUSED = frozenset((400, 401, 403, 405, 501))
+WHOLE = 200
+"""Answer of a store that sends all of an object whatever range is asked for."""
+REFUSED = frozenset((WHOLE, 400, 401, 403, 405, 501))
 """Answers of stores that take no such addresses, as a bucket's policy may have it, or whose
-credentials are no longer valid."""
-REFUSED_SECONDS = 600
+credentials are no longer valid; but also of a key that must not be read, or is not there."""
+REFUSED_SECONDS = 60
 _refused_until: dict[tuple[str, str], float] = {}
 """By endpoint and bucket, how long none is tried again."""
 
+Reader = Callable[[int, int, Callable[[], bytes]], bytes]
+"""Returns bytes `[start, stop)` of an object, given what reads them as ever."""
 
-def reader(store: S3, uri: str) -> Callable[[int, int], bytes | None] | None:
-    """Return what reads bytes `[start, stop)` of an object, by any number of threads.
+QUOTING = (
+    "urllib3.connection",
+    "urllib3.connectionpool",
+    "urllib3.util.retry",
+    "botocore.auth",
+    "botocore.httpsession",
+)
+"""Loggers that quote addresses, or what signs these: who has such an address reads the object."""
+for _logger in map(logging.getLogger, QUOTING):
+    _logger.addFilter(REDACTION)
 
-    It returns None for a range that did not come, whatever the reason: whoever wants it then asks
-    as ever, is told the reason, and has it asked for again. So does who is given None for a reader.
+
+def reader(store: S3, uri: str) -> Reader | None:
+    """Return what reads ranges of an object, by any number of threads; None if nothing can.
+
+    A range that does not come, whatever the reason, is read as ever: that tells the reason, and
+    asks again. What was refused so and then came is refused for the way it was asked for, not for
+    the object: the bucket's others are not asked for so for a while.
 
     Args:
         store: of the object.
@@ -50,15 +70,27 @@ def reader(store: S3, uri: str) -> Callable[[int, int], bytes | None] | None:
     except Exception:  # such as credentials that are not there, which asking as ever tells
         return None
 
-    def read(start: int, stop: int) -> bytes | None:
+    def send(start: int, stop: int) -> tuple[int, bytes]:
         asked = {"Range": f"bytes={start}-{stop - 1}"}
-        try:
-            answer: Any = session.send(AWSPreparedRequest("GET", address, asked, None, False))
-            found: bytes = answer.content
-        except Exception:  # its message may quote the address, and so the signature
-            return None
-        if answer.status_code in REFUSED:
+        # As a stream: of an object that comes as a whole nothing is read.
+        answer: Any = session.send(AWSPreparedRequest("GET", address, asked, None, True))
+        if answer.status_code == WHOLE:
+            answer.raw.close()
+            return WHOLE, b""
+        return answer.status_code, answer.content
+
+    def read(start: int, stop: int, as_ever: Callable[[], bytes]) -> bytes:
+        if start >= stop:  # no header says that: all would come
+            return as_ever()
+        status, found = 0, b""
+        # Its message may quote the address: it must not be the context of another error.
+        with suppress(Exception):
+            status, found = send(start, stop)
+        if status == 206 and len(found) == stop - start:
+            return found
+        found = as_ever()
+        if status in REFUSED:
             _refused_until[bucket] = time.monotonic() + REFUSED_SECONDS
-        return found if answer.status_code == 206 and len(found) == stop - start else None
+        return found
 
     return read
