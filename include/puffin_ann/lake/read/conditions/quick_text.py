@@ -191,15 +191,15 @@ class _Reader:
 def _fitting_value(kind: str, content: str, wanted: IcebergType) -> Any:
     """Return a token's value as a column of some type has it."""
     literal: Literal[Any]
-    if kind == "whole":
-        literal = LongLiteral(int(content))
-    elif kind == "decimal":
-        literal = DecimalLiteral(Decimal(content))
-    elif kind == "text":
-        literal = StringLiteral(content)
-    else:
-        raise _NotUnderstoodError
     try:
+        if kind == "whole":
+            literal = LongLiteral(int(content))
+        elif kind == "decimal":
+            literal = DecimalLiteral(Decimal(content))
+        elif kind == "text":
+            literal = StringLiteral(content)
+        else:
+            raise _NotUnderstoodError
         value = fitted(literal, wanted)
         if isinstance(value, Beyond):
             raise _NotUnderstoodError

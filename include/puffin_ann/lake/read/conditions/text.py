@@ -13,9 +13,12 @@ MOST_CHARACTERS = 100_000
 """Of a condition as text: the parser takes time and memory for each."""
 MOST_EXPONENT = 400
 """Of a number: beyond that of any that a column can have."""
+MOST_DIGITS = 640
+"""Of a whole number: Python may refuse to read more, and no column has nearly as many."""
 
 _TOKENS = re.compile(
     r"""'(?:[^']|'')*' | "(?:[^"\\]|\\.)*" | [A-Za-z_][\w$]*   # text and names are left alone
+    | (?<![\w.])(?P<whole>[0-9]+)(?![\w.])
     | (?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE](?P<exponent>[+-]?[0-9]+)(?![\w.]))
     | [0-9]+""",
     re.VERBOSE,
@@ -55,18 +58,27 @@ def parsed(where: str) -> BooleanExpression:
         ) from None
     except (ValueError, TypeError):
         # What can be read and is refused all the same: the parser's own words are of its code.
-        raise QueryError(
-            f"where {where!r} cannot be read: like takes text that ends with its only %, such as "
-            "'begins%'"
-        ) from None
+        says = "like takes text that ends with its only %, such as 'begins%'"
+        if "like" not in where.lower():
+            says = f"it takes comparisons of a column with values: {EXAMPLE}"
+        raise QueryError(f"where {where!r} cannot be read: {says}") from None
     if not isinstance(found, BooleanExpression):
         raise QueryError(f"where {where!r} is no condition; it takes comparisons: {EXAMPLE}")
     return found
 
 
 def _written_out(token: re.Match[str]) -> str:
-    """Return a number with a power of ten as one without, which the parser can read."""
-    number = token["number"]
+    """Return a number with a power of ten as one without, which the parser can read.
+
+    Raises:
+        QueryError: the number is beyond any, or has more digits than are read.
+    """
+    number, whole = token["number"], token["whole"]
+    if whole is not None and len(whole) > MOST_DIGITS:
+        raise QueryError(
+            f"where: a whole number of {len(whole)} digits, {whole[:10]}..., is beyond any that a "
+            f"column has; {MOST_DIGITS} digits at most are read"
+        )
     if number is None:
         return token[0]
     if len(token["exponent"]) > 5 or abs(int(token["exponent"])) > MOST_EXPONENT:

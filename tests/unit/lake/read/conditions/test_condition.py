@@ -121,6 +121,43 @@ def test_what_cannot_be_is_told(where, error, says):
         read(where)
 
 
+@pytest.mark.parametrize(
+    "where",
+    [
+        "id = {}",
+        "weight < {}",
+        "id = -{}",
+        "{} > id",
+        "not id = {}",
+        "id in (1, {})",
+        "word = {}",
+        "word like 'a%' and count = +{}",
+    ],
+)
+def test_whole_numbers_of_very_many_digits_are_refused_by_whoever_reads_them(where):
+    with pytest.raises(QueryError, match=r"a whole number of 5000 digits, 9999999999\.\.\., is bey"):
+        read(where.format("9" * 5000))
+
+
+def test_digits_in_text_and_behind_a_point_are_no_whole_number():
+    many = "1" * 5000
+    assert found(f"word = '{many}'") == []
+    assert found(f"weight < 0.{many}") == [0]
+    assert found(f"id < {many}.5") == [0, 1, 3]
+    assert found(f"id < {'9' * 640} and not id = 1") == [1, 3]
+
+
+def test_an_error_speaks_of_like_where_it_is_written(monkeypatch):
+    def refuse(_where):
+        raise ValueError
+
+    monkeypatch.setattr("pyiceberg.expressions.parser.parse", refuse)
+    with pytest.raises(QueryError, match="cannot be read: it takes comparisons"):
+        read("not id = 3")
+    with pytest.raises(QueryError, match="cannot be read: like takes text"):
+        read("word LIKE 'a%b'")
+
+
 def test_conditions_written_alike_have_one_key():
     assert read("id > 1").key == read("id  >  1").key
     assert read("id > 1").key != read("id > 2").key
