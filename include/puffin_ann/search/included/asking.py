@@ -94,9 +94,10 @@ class _Joined:
     def listed(self) -> Rows:
         if not self.by_and:
             return np.concatenate([np.zeros(0, np.uint32), *(p.listed() for p in self.parts)])
-        first, *others = self.parts
-        rows = first.listed()
-        for part in others:
+        if not self.parts:  # nothing is asked of any row
+            return np.arange(self.all_rows, dtype=np.uint32)
+        rows = self.parts[0].listed()
+        for part in self.parts[1:]:
             rows = rows[_have(part, rows)]
         return rows
 

@@ -197,7 +197,10 @@ def test_lists_have_no_lookup():
 def test_conditions_without_a_row_and_of_all_rows():
     schema = Schema(NestedField(1, "c", LongType(), required=False))
     lookups = {1: column_lookup(pa.chunked_array([pa.array([1, None, 3])]))}
+    empty = {1: column_lookup(pa.chunked_array([], pa.int64()))}
     for where, rows in (("c = 9", []), ("true", [0, 1, 2]), ("false", [])):
         assert looked_up(read_condition(where, schema, "t"), lookups, 3) == rows
+    for where in ("true", "false", "c = 9"):
+        assert looked_up(read_condition(where, schema, "t"), empty, 0) == []
     both = read_condition(In("c", [1, 3]) & GreaterThan("c", 1), schema, "t")
     assert looked_up(both, lookups, 3) == [2]
