@@ -17,7 +17,8 @@ ENTRIES = Kept(lambda: 64 * MIB)
 snapshot that takes more are read each time."""
 
 _ENTRY_BYTES, _TOLD_BYTES = 1000, 120
-"""Of an entry, and of each thing that it tells of a column, in memory; somewhat much."""
+"""Of an entry, and of each thing that it tells of a column, in memory; somewhat much. The bytes of
+bounds come on top: some writers cut them short, others do not."""
 
 
 def data_entries(table: Table, snapshot_id: int) -> Sequence[Entry]:
@@ -48,4 +49,6 @@ def _size(entry: Entry) -> int:
     if told is None:
         return _ENTRY_BYTES
     parts = (told.values, told.nulls, told.nans, told.lower, told.upper)
-    return _ENTRY_BYTES + _TOLD_BYTES * sum(len(part) for part in parts if part)
+    told_bytes = _TOLD_BYTES * sum(len(part) for part in parts if part)
+    bounds = (bound for part in (told.lower, told.upper) if part for bound in part.values())
+    return _ENTRY_BYTES + told_bytes + sum(map(len, bounds))
