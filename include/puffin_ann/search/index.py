@@ -377,9 +377,14 @@ class Index:
         return tier.table_bytes_read if tier else 0
 
     def renew(self) -> None:
-        """Drop shards whose files in the cache were found corrupt since they were opened."""
+        """Drop shards whose files in the cache were found corrupt since, and what is kept of them.
+
+        Masks and vectors side by side, which conditions keep, were copied from those files.
+        """
         if self.cache.take_corrupted():
+            # Whoever has the new conditions has the new shards, too: they are asked for later.
             self.__dict__.pop("_shards", None)
+            self._conditions = KeptConditions()
 
     @cached_property
     def _shards(self) -> ShardTier:

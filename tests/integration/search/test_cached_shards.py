@@ -64,11 +64,16 @@ def test_an_open_index_loads_its_shards_anew_once_they_were_found_corrupted(word
     builds.build(builds.declaration(), "run")
     index = open_index(words.refresh(), builds.INDEX)
     expected = index.search(QUERIES, 5)
-    loaded = index._shards
+    few = index.search(QUERIES, 3, where="id < 20")
+    loaded, allowed = index._shards, index._allowed("id < 20")
+    for shard in loaded._opened.open_all():  # as if made by locators of a file that was corrupted
+        shard.allowed(allowed).excluded[:] = True
     told = iter([True])
     monkeypatch.setattr(LocalCache, "take_corrupted", lambda cache: next(told, False))
     assert index.search(QUERIES, 5).equals(expected)
     assert index._shards is not loaded
+    assert index.search(QUERIES, 3, where="id < 20").equals(few)
+    assert index._allowed("id < 20") is not allowed
 
 
 def test_shards_of_another_table_are_never_searched_whatever_their_checksums(words, catalog):
