@@ -1,6 +1,8 @@
 """New conditions on included columns are answered by lookups, as exactly as by asking each row."""
 
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
+from threading import Barrier
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +12,9 @@ from puffin_ann import open_index
 from puffin_ann.lake.read import snapshot_entries
 from puffin_ann.lake.read.column_chunks import KEPT
 from puffin_ann.lake.read.snapshot_entries import ENTRIES
+from puffin_ann.search.conditions import kept_shards
+from puffin_ann.search.conditions.allowed_rows import AllowedRows
+from puffin_ann.search.conditions.gathered import Gathered
 from puffin_ann.search.conditions.kept import MATCHING
 from puffin_ann.search.included import matching
 from puffin_ann.search.included.lookups import LOOKUPS
@@ -151,6 +156,47 @@ def test_manifests_of_a_snapshot_are_read_once(items, monkeypatch):
     index = open_index(items.refresh(), builds.INDEX)
     assert ids_of(index, "id in (61, 5)") == [5, 61]
     assert len(read) == 2 + 3
+
+
+def test_rows_are_placed_only_where_all_of_them_may_be_kept(items, monkeypatch):
+    index = open_index(items, builds.INDEX)
+    index.warm()
+    assert index._allowed("id < 20").are_to_place
+    monkeypatch.setattr(kept_shards, "SHARDS_BYTES", 4 * 19)
+    assert not index._allowed("id >= 0 and id < 20").are_to_place
+    assert index._allowed("id < 19").are_to_place
+    for where, count in (("id >= 0 and id < 20", 20), ("id < 19", 19)):
+        assert ids_of(index, where) == list(range(count))
+
+
+def test_threads_that_ask_for_a_shard_at_once_get_the_same_rows(items, monkeypatch):
+    index = open_index(items, builds.INDEX)
+    shard = index._shards._opened.open_all()[0]
+    allowed, both = index._allowed("id < 20"), Barrier(2)
+    among = AllowedRows.among
+
+    def together(rows, locators):
+        both.wait(10)
+        return among(rows, locators)
+
+    monkeypatch.setattr(AllowedRows, "among", together)
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(shard.allowed, [allowed, allowed])
+    assert one is other is shard.allowed(allowed)
+    assert allowed.size == one.size
+
+
+def test_rows_side_by_side_take_the_room_of_shards(items, monkeypatch):
+    index = open_index(items, builds.INDEX)
+    shards = index._shards._opened.open_all()
+    allowed = index._allowed("id < 20")
+    parts = [shard.part(allowed) for shard in shards]
+    before = allowed.size
+    assert before == sum(len(shard.loaded.locators) for shard in shards)
+    gathered = Gathered.of(parts)
+    monkeypatch.setattr(kept_shards, "SHARDS_BYTES", gathered.size + before - 1)
+    allowed.gathered = gathered
+    assert allowed.size == gathered.size + before - len(shards[0].loaded.locators)
 
 
 def changed(table, random, step):

@@ -1,7 +1,5 @@
 """The rows that a condition lets be answered, as shards, data files and scans ask for them."""
 
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 
@@ -14,16 +12,16 @@ from puffin_ann.lake.read.conditions.matching_rows import MatchingRows
 from puffin_ann.lake.read.coverage_diff import ALL, Positions
 from puffin_ann.search.conditions.decisions import Decisions
 from puffin_ann.search.conditions.gathered import Gathered
+from puffin_ann.search.conditions.kept_shards import KeptShards
 from puffin_ann.search.conditions.live_places import FEW_SHARE, LivePlaces
 from puffin_ann.search.conditions.shard_rows import ShardRows
 from puffin_ann.search.conditions.ways import Sifted
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.row_locators import Locators
 from puffin_ann.search.snapshot_view import SnapshotView
-from puffin_ann.settings import MIB
 
-SHARDS_BYTES = 256 * MIB
-"""What is kept of shards for one condition; the rest is made again when it is asked for."""
+PLACED_BYTES = 4
+"""Of a row that is kept by its place."""
 
 NONE, SOME, EVERY = 0, 1, 2
 """Of a file's rows."""
@@ -47,7 +45,6 @@ class AllowedRows:
         rows_answered: live rows in the index that are allowed.
         rows_to_scan: live rows outside the index that are allowed.
         sifted: how queries fared whose nearest rows were sifted.
-        gathered: those in the index, side by side, once they were.
         asked: queries under the condition so far.
         decisions: which ways were found to cost least.
     """
@@ -77,12 +74,11 @@ class AllowedRows:
             rows[path] if where is ALL else len(where) for path, where in self.scanned.items()
         )
         self.sifted = Sifted()
-        self.gathered: Gathered | None = None
         self.asked = 0
         self.decisions = Decisions()
-        self._shards: OrderedDict[int, ShardRows] = OrderedDict()
+        self._shards = KeptShards()
+        self._gathered: Gathered | None = None
         self._is_placed = False
-        self._lock = threading.Lock()
 
     @property
     def rows(self) -> int:
@@ -108,31 +104,37 @@ class AllowedRows:
             locators: of its rows.
             deleted: (n,) bool, those that are not live; None if all are.
         """
-        with self._lock:
-            found = self._shards.get(shard_id)
-            if found is not None:
-                self._shards.move_to_end(shard_id)
-                return found
+        found = self._shards.get(shard_id)
+        if found is not None:
+            return found
         excluded = ~self.among(locators)
         if deleted is not None:
             excluded |= deleted
-        made = ShardRows.of(excluded)
-        with self._lock:
-            self._shards[shard_id] = made
-            while self.size > SHARDS_BYTES and len(self._shards) > 1:
-                self._shards.popitem(last=False)
-        return made
+        return self._shards.keep(shard_id, ShardRows.of(excluded))
+
+    @property
+    def gathered(self) -> Gathered | None:
+        """Those in the index, side by side, once they were."""
+        return self._gathered
+
+    @gathered.setter
+    def gathered(self, gathered: Gathered) -> None:
+        self._gathered = gathered
+        self._shards.make_room(gathered.size)
 
     @property
     def are_to_place(self) -> bool:
         """Tell whether rows were not placed yet, and `place` finds them sooner than shards do."""
-        if self._is_placed:
-            return False
+        return not self._is_placed and self._is_placing_worth_it
+
+    @cached_property
+    def _is_placing_worth_it(self) -> bool:
+        """Tell whether places of rows are found soon, and may all be kept."""
         status, rows = self._status, self._version.coverage.columns.rows
         if (status == EVERY).any():
             return False
         some = sum(len(positions) for _, positions in self._in_part())
-        return some * FEW_SHARE <= int(rows.sum())
+        return some * FEW_SHARE <= int(rows.sum()) and self._shards.fits(some * PLACED_BYTES)
 
     def place(self, live: LivePlaces) -> None:
         """Have the rows of all shards found by their places in files; they are few."""
@@ -144,17 +146,14 @@ class AllowedRows:
         for place, bitmap in self._in_part():
             positions = np.asarray(bitmap.to_array(), np.int64)
             numbers.append(firsts[place] + positions[positions < rows[place]])
-        with self._lock:
-            for shard, ordinals in live.of(np.concatenate(numbers)):
-                made = ShardRows.among(len(shard.locators), ordinals)
-                self._shards.setdefault(shard.shard_id, made)
-            self._is_placed = True
+        for shard, ordinals in live.of(np.concatenate(numbers)):
+            self._shards.keep(shard.shard_id, ShardRows.among(len(shard.locators), ordinals))
+        self._is_placed = True
 
     @property
     def size(self) -> int:
         """Bytes that what is kept of shards takes."""
-        gathered = 0 if self.gathered is None else self.gathered.size
-        return gathered + sum(rows.size for rows in self._shards.values())
+        return self._shards.bytes
 
     def among(self, locators: Locators) -> NDArray[np.bool_]:
         """Mark the rows of some locators that are allowed, (n,) bool, live or not."""

@@ -59,15 +59,18 @@ class LivePlaces:
         """Bytes that it takes."""
         return self._places.nbytes
 
-    def of(self, numbers: NDArray[np.int64]) -> list[tuple[ShardLocators, NDArray[np.int64]]]:
+    def of(
+        self, numbers: NDArray[np.int64]
+    ) -> list[tuple[ShardLocators, NDArray[np.signedinteger[Any]]]]:
         """Return the rows in some places of files that are live, by shard, ascending.
 
         Args:
             numbers: (m,) int64, of rows counted through all covered files, each once.
         """
-        places = np.sort(self._places[numbers]).astype(np.int64)
-        bounds = np.searchsorted(places, self._starts)
+        places = np.sort(self._places[numbers])
+        starts = self._starts.astype(places.dtype)
+        bounds = np.searchsorted(places, starts)
         return [
-            (shard, places[bounds[at] : bounds[at + 1]] - self._starts[at])
+            (shard, places[bounds[at] : bounds[at + 1]] - starts[at])
             for at, shard in enumerate(self._shards)
         ]

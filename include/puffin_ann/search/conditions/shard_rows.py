@@ -1,6 +1,8 @@
 """The rows of one shard that may be answered: a mask, their number, and a copy of them if few."""
 
-from typing import NamedTuple
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,14 +33,17 @@ class _Copied(NamedTuple):
 class ShardRows:
     """Rows of a shard that may be answered; made of a mask of the others, or of their ordinals.
 
+    Any number of threads use it.
+
     Args:
         rows: n, of the shard.
         count: how many may be answered.
         excluded: (n,) bool, the others; None: made when it is asked for.
-        ordinals: (m,) int64, ascending; None as well. One of the two is given.
+        ordinals: (m,) of whole numbers, ascending; None as well. One of the two is given.
 
     Attributes:
         count: as given.
+        when_grown: is called when it takes more bytes than before.
     """
 
     def __init__(
@@ -46,11 +51,13 @@ class ShardRows:
         rows: int,
         count: int,
         excluded: NDArray[np.bool_] | None = None,
-        ordinals: NDArray[np.int64] | None = None,
+        ordinals: NDArray[np.integer[Any]] | None = None,
     ) -> None:
         self._rows, self.count = rows, count
         self._excluded, self._ordinals = excluded, ordinals
         self._gathered: _Copied | None = None
+        self._lock = threading.Lock()
+        self.when_grown: Callable[[], None] | None = None
 
     @classmethod
     def of(cls, excluded: NDArray[np.bool_]) -> "ShardRows":
@@ -58,25 +65,31 @@ class ShardRows:
         return cls(len(excluded), len(excluded) - int(np.count_nonzero(excluded)), excluded)
 
     @classmethod
-    def among(cls, rows: int, ordinals: NDArray[np.int64]) -> "ShardRows":
-        """Return some of a shard's rows, (m,) int64, ascending."""
-        return cls(rows, len(ordinals), ordinals=ordinals)
+    def among(cls, rows: int, ordinals: NDArray[np.integer[Any]]) -> "ShardRows":
+        """Return some of a shard's rows, (m,) of whole numbers, ascending."""
+        form = np.uint32 if rows <= np.iinfo(np.uint32).max else np.int64
+        return cls(rows, len(ordinals), ordinals=ordinals.astype(form))
 
     @property
     def excluded(self) -> NDArray[np.bool_]:
         """(n,) bool, the others, the same array each time. Not to be changed: engines know it."""
-        if self._excluded is None:
-            excluded = np.ones(self._rows, np.bool_)
-            excluded[self._ordinals] = False
-            self._excluded = excluded
-        return self._excluded
+        if self._excluded is not None:
+            return self._excluded
+        with self._lock:
+            excluded = self._excluded
+            if excluded is None:
+                excluded = np.ones(self._rows, np.bool_)
+                excluded[self._ordinals] = False
+                self._excluded = excluded
+        self._tell()
+        return excluded
 
     @property
     def ordinals(self) -> NDArray[np.int64]:
         """(m,) int64, ascending."""
         if self._ordinals is None:
             return np.flatnonzero(~self.excluded)
-        return self._ordinals
+        return self._ordinals.astype(np.int64)
 
     @property
     def is_gathered(self) -> bool:
@@ -111,4 +124,9 @@ class ShardRows:
         gathered = _Copied(np.append(ordinals, -1), vectors, squares)
         if vectors.nbytes <= GATHERED_BYTES:
             self._gathered = gathered
+            self._tell()
         return gathered
+
+    def _tell(self) -> None:
+        if self.when_grown is not None:
+            self.when_grown()

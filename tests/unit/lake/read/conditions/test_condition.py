@@ -135,7 +135,9 @@ def test_what_cannot_be_is_told(where, error, says):
     ],
 )
 def test_whole_numbers_of_very_many_digits_are_refused_by_whoever_reads_them(where):
-    with pytest.raises(QueryError, match=r"a whole number of 5000 digits, 9999999999\.\.\., is bey"):
+    with pytest.raises(
+        QueryError, match=r"a whole number of 5000 digits, 9999999999\.\.\., is bey"
+    ):
         read(where.format("9" * 5000))
 
 
