@@ -53,12 +53,12 @@ def _alternate(data: DataSet, folder: Path, rounds: int) -> tuple[list[_Refresh]
     with patch.object(known_rows, "has_row_ids", lambda _: True):
         table = lakehouse.create_table(data.vectors[:1])
         rows = LineageTable(table, lakehouse.ROW_GROUP_ROWS)
-        rows.rewrite_without_lineage(rows.files(), _all_rows(data, table))
+        rows.compact_without_lineage(rows.files(), _all_rows(data, table))
         lakehouse.build(lakehouse.declared(), "build", InProcess())
         table.refresh()
         found: dict[bool, list[_Refresh]] = {True: [], False: []}
         for number in range(2 * (rounds + 1)):
-            rows.rewrite(rows.files(), rows.rows_of(rows.files()))
+            rows.compact(rows.files(), rows.rows_of(rows.files()))
             by_row_id = number % 2 == 0
             with _believing(by_row_id):
                 found[by_row_id].append(_refresh(table, folder, f"refresh-{number}"))

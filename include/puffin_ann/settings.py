@@ -131,8 +131,8 @@ class Settings(BaseModel):
     )
     row_lineage: bool = Field(
         default=True,
-        description="In tables of version 3, refreshes know rows that were rewritten into other "
-        "files by their row ids, and do not read their vectors; false: they hash each vector.",
+        description="In tables of version 3, refreshes know rows that a compaction rewrote into "
+        "other files by their row ids, and do not read their vectors; false: they hash every one.",
     )
     catalog_seconds: float = Field(
         default=30.0,

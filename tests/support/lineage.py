@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.avro.file import AvroOutputFile
-from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 from pyiceberg.manifest import (
     MANIFEST_LIST_FILE_SCHEMAS,
     DataFile,
@@ -20,13 +21,25 @@ from pyiceberg.manifest import (
     ManifestContent,
 )
 from pyiceberg.table import Table
-from pyiceberg.typedef import Record
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update.snapshot import _OverwriteFiles
+from pyiceberg.typedef import EMPTY_DICT, Record
 
 ROW_ID, LAST_UPDATED = 2147483540, 2147483539
 _numbers = itertools.count()
 
 Lineage = tuple[int, int]
 """Row id, and the sequence number of the commit that changed the row last."""
+
+
+class _ReplacedFiles(_OverwriteFiles):
+    """What an overwrite does, said to change no row."""
+
+    def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
+        # PyIceberg adds totals up for the operations that it has, of which `replace` is none.
+        found = super()._summary(snapshot_properties)
+        return Summary(Operation.REPLACE, **found.additional_properties)
 
 
 @dataclass
@@ -53,7 +66,18 @@ class LineageTable:
         stored = None if imported is None else [imported.get(i) for i in _ids(rows)]
         self._commit([], rows, stored)
 
-    def rewrite(
+    def overwrite(
+        self, files: Sequence[DataFile], rows: pa.Table, imported: Mapping[int, Lineage]
+    ) -> None:
+        """Replace files by one of other rows, which holds a lineage, as of another table."""
+        self._commit(files, rows, [imported.get(i) for i in _ids(rows)])
+
+    def compact(self, files: Sequence[DataFile], rows: pa.Table) -> None:
+        """Replace files by one with their rows, as a compaction does."""
+        stored = [self.lineage[i] for i in _ids(rows)]
+        self._commit(files, rows, stored, is_rewrite=True)
+
+    def update(
         self, files: Sequence[DataFile], rows: pa.Table, changed: Sequence[int] = ()
     ) -> None:
         """Replace files by one with rows of them, of which some were changed, by id."""
@@ -62,9 +86,13 @@ class LineageTable:
         ]
         self._commit(files, rows, stored)
 
-    def rewrite_without_lineage(self, files: Sequence[DataFile], rows: pa.Table) -> None:
+    def add_changed(self, rows: pa.Table, changed: Mapping[int, Lineage]) -> None:
+        """Add a file of rows that were changed and deleted elsewhere: by id, what they were."""
+        self._commit([], rows, [(changed[i][0], None) for i in _ids(rows)])
+
+    def compact_without_lineage(self, files: Sequence[DataFile], rows: pa.Table) -> None:
         """Replace files, as an engine does that knows nothing of row ids: rows get new ones."""
-        self._commit(files, rows, None)
+        self._commit(files, rows, None, is_rewrite=True)
 
     def commit_deletes(self, rows: Sequence[int]) -> None:
         """Note that rows were deleted by position, by ids; and number the rows again."""
@@ -88,25 +116,27 @@ class LineageTable:
     def rows_of(self, files: Sequence[DataFile]) -> pa.Table:
         """The live rows of some files, in an order of their own."""
         wanted = {file.file_path for file in files}
-        ids = set()
-        for path in wanted:
-            with self.table.io.new_input(path).open() as stream:
-                ids |= set(pq.read_table(stream, columns=["id"]).column("id").to_pylist())
-        live = self.table.scan().to_arrow()
-        # An id is in one live file only.
-        return live.filter([i in ids for i in _ids(live)])
+        scan = self.table.scan()
+        tasks = [task for task in scan.plan_files() if task.file.file_path in wanted]
+        read = ArrowScan(self.table.metadata, self.table.io, scan.projection(), AlwaysTrue())
+        return read.to_table(tasks)
 
     def _commit(
         self,
         gone: Sequence[DataFile],
         rows: pa.Table,
         stored: Sequence[tuple[int, int | None] | None] | None,
+        *,
+        is_rewrite: bool = False,
     ) -> None:
         gone_ids = set(_ids(self.rows_of(gone))) if gone else set()
         new = [self._write(rows, stored)] if len(rows) else []
         with self.table.transaction() as tx:
             update = tx.update_snapshot()
-            with update.overwrite() if gone else update.fast_append() as snapshot:
+            change = update.overwrite() if gone else update.fast_append()
+            if is_rewrite:
+                change = _ReplacedFiles(Operation.OVERWRITE, tx, self.table.io, branch=MAIN_BRANCH)
+            with change as snapshot:
                 for file in gone:
                     snapshot.delete_data_file(file)
                 for file in new:

@@ -6,7 +6,7 @@
 `parquet`, `vector_column` and `vectors` read vectors, `row_vectors` those of single rows,
 `columns` other columns: `column_chunks` keeps what it read in memory, and `projection` turns it
 into the table's current schema. `row_identity` recognises rows after a rewrite, and so does
-`row_lineage` where they have row ids.
+`row_lineage` where they have row ids; `rewriting_commits` says whether these are to be believed.
 `coverage_diff` and `manifest_diff` compare an index version with a snapshot, `pruning` leaves out
 files that cannot hold a key, and `errors` has readers' errors name the file they are about.
 `conditions` finds the rows that satisfy one.

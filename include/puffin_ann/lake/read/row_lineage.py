@@ -10,8 +10,7 @@ position, and the file's data sequence number. Files written before a table was 
 first row id until a later commit lists them with one; until then their rows have no lineage.
 """
 
-import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -20,15 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Operation
 
 from puffin_ann.errors import UnsupportedTableError
-from puffin_ann.lake.catalog.index_snapshots import tag_of
 from puffin_ann.lake.read.errors import patiently_reading
-from puffin_ann.lake.read.live_files import LiveFile, load_manifest_list, read_entries
-from puffin_ann.lake.read.manifests import Entry
-
-log = logging.getLogger("puffin_ann")
+from puffin_ann.lake.read.live_files import LiveFile
 
 ROW_ID_FIELD: Final = b"2147483540"
 LAST_UPDATED_FIELD: Final = b"2147483539"
@@ -92,50 +86,25 @@ def has_stored_lineage(parquet: pq.ParquetFile) -> bool:
     return _names(parquet).keys() >= set(_FIELDS)
 
 
-def entries_beside(
-    table: Table, snapshot_id: int, shared: Collection[str]
-) -> dict[str, Entry] | None:
-    """Return the data files of a snapshot by path, but for those of some manifests.
+def may_store_lineage(parquet: pq.ParquetFile) -> bool:
+    """Tell by its footer whether a file may hold a row id with a number.
 
-    Args:
-        table: as it was loaded.
-        snapshot_id: of the snapshot.
-        shared: paths of manifests that are not read.
-
-    Returns:
-        None where the snapshot or one of its manifests cannot be read: it may have been expired.
+    New rows and changed ones have no number stored: they have that of the commit that added the
+    file.
     """
-    if table.snapshot_by_id(snapshot_id) is None:
-        return None
-    try:
-        at = load_manifest_list(table, snapshot_id)
-        manifests = [
-            manifest
-            for manifest in at.manifests
-            if not manifest.holds_deletes and manifest.path not in shared
-        ]
-        return {entry.path: entry for entry in read_entries(at.io, manifests)}
-    except Exception as error:
-        # Whatever is wrong with it does not matter here: row ids only save work.
-        log.debug("%s: snapshot %d is not read: %s", ".".join(table.name()), snapshot_id, error)
-        return None
-
-
-def rewriting_commits(table: Table) -> frozenset[int]:
-    """Return the sequence numbers of retained snapshots that may have moved rows to other files.
-
-    A snapshot that appends has new rows only. Files that it adds may hold row ids all the same:
-    those of another table, where they were imported from one. They say nothing about this table.
-    """
-    rewriting: set[int] = set()
-    appending: set[int] = set()
-    for snapshot in table.snapshots():
-        # A snapshot that holds an index file has the number of the one before it.
-        if snapshot.summary is None or tag_of(snapshot) is not None:
-            continue
-        is_append = snapshot.summary.operation == Operation.APPEND
-        (appending if is_append else rewriting).add(snapshot.sequence_number or 0)
-    return frozenset(rewriting - appending - {0})
+    if not has_stored_lineage(parquet):
+        return False
+    number = _names(parquet)[LAST_UPDATED_FIELD]
+    leaves = [parquet.schema.column(place).path for place in range(len(parquet.schema))]
+    place = leaves.index(number)
+    for at in range(parquet.num_row_groups):
+        group = parquet.metadata.row_group(at)
+        statistics = group.column(place).statistics
+        if statistics is None or not statistics.has_null_count:
+            return True
+        if statistics.null_count < group.num_rows:
+            return True
+    return False
 
 
 def _names(parquet: pq.ParquetFile) -> dict[bytes, str]:

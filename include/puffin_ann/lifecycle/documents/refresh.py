@@ -92,12 +92,14 @@ class KnownRowsOfBucket(Document):
         known: a file of arrays, see `known_rows.RowsByRowId`.
         rows: how many.
         first: lowest row id of them, as `last` is the highest; 0 of none.
+        is_whole: whether all of the files were read.
     """
 
     known: StagedFile
     rows: int
     first: int
     last: int
+    is_whole: bool = False
 
 
 class RemovedRows(Document):

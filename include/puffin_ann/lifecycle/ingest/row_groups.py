@@ -30,12 +30,10 @@ class KnownRows:
 
     Attributes:
         indexed: (n,) bool, rows whose identity is known.
-        skipped: (n,) bool, rows known to have no usable vector.
-        identities: (n, 2) uint64, of those indexed; 0 of others.
+        identities: (n, 2) uint64, of those indexed.
     """
 
     indexed: NDArray[np.bool_]
-    skipped: NDArray[np.bool_]
     identities: NDArray[np.uint64]
 
 
@@ -82,8 +80,7 @@ class ReadRowGroup:
         filtered_out: those; the ones known by their row ids first.
         deleted: positions in the file that row-level deletes name.
         skipped: positions in the file of live rows without a usable vector.
-        reasons: how many of them, by reason; not of those known by their row ids, which were
-            counted when they were read.
+        reasons: how many of them, by reason.
         vector_bytes: bytes of vectors decoded.
     """
 
@@ -149,10 +146,9 @@ class RowGroupRange:
             row_lookup: by row id, rows whose vectors are neither kept nor hashed. Where it knows
                 all that are live, no vector is read.
         """
-        first = int(self.starts[row_group])
         live, deleted = self._live(row_group, only)
         known = self._known(row_group, live, row_lookup)
-        unknown = live if known is None else live & ~known.indexed & ~known.skipped
+        unknown = live if known is None else live & ~known.indexed
         here = _Batch(self._no_rows(), [], BitMap(), Counter(), 0)
         if unknown.any():
             here = self._read(row_group, unknown, identities, row_filter)
@@ -164,7 +160,6 @@ class RowGroupRange:
                 np.ones(len(offsets), np.bool_),
             )
             here.filtered_out.insert(0, by_row_id)
-            here.skipped.update((np.flatnonzero(known.skipped) + first).tolist())
         return ReadRowGroup(
             file_id=self.file.file_id,
             rows=here.rows,
@@ -201,8 +196,7 @@ class RowGroupRange:
             return None
         lineage, has_lineage = stored
         known = row_lookup(lineage)
-        asked = live & has_lineage
-        return KnownRows(known.indexed & asked, known.skipped & asked, known.identities)
+        return KnownRows(known.indexed & live & has_lineage, known.identities)
 
     def _read(
         self,

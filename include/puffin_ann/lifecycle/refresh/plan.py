@@ -85,7 +85,7 @@ def make_plan(
     manifests = tuple(manifest.path for manifest in live.at.manifests)
     covered, files, next_id = plan_files(table.location(), basis)
     rewritten = None
-    if decision.matches:
+    if decision.matches and not decision.unreadable:  # of which no row would be known
         rewritten, files = find_rewritten_files(table, version, basis.view, files, manifests)
     ids = {absolute_path(table.location(), file.path): file.file_id for file in covered}
     covered_ids = {file.file_id for file in version.coverage.files}

@@ -133,9 +133,7 @@ def _read_task(
         data = workspace.fetch_bytes(prefixes)
         begins = arrays_from_bytes(removed_rows.RemovedIdentityPrefixes, data)
     version = workspace.base_version
-    # Where rows without a usable vector are refused, they are read again, to say why.
-    skips = workspace.refresh_plan.declaration.bad_vectors == "skip"
-    row_ids = known_rows.RowIds(workspace, known, skips=skips) if known else None
+    row_ids = known_rows.RowIds(workspace, known) if known else None
     with naming_the_remedy(workspace):
         return added_rows.read_task(workspace, number, version, begins, row_ids, threads=threads)
 

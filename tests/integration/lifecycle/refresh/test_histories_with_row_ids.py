@@ -5,293 +5,106 @@ for another, whether its vector was read or not.
 """
 
 import os
-import tempfile
-from collections import Counter
-from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
-from pyiceberg.catalog import load_catalog
-from pyiceberg.utils.config import Config
+from hypothesis.stateful import run_state_machine_as_test
 
-from puffin_ann.declaration import RefreshOptions
-from puffin_ann.lake.read.live_files import live_files
-from puffin_ann.lake.read.row_deletes import deleted_positions
-from puffin_ann.lake.read.row_lineage import row_lineage
-from puffin_ann.lifecycle.refresh.read_changes import known_rows
-from puffin_ann.lifecycle.runs.in_process import refresh_in_process
-from puffin_ann.search.open_index import open_version
-from puffin_ann.search.snapshot_view import live_state
-from puffin_ann.search.versions import require_versions
-from puffin_ann.settings import settings as library_settings
 from tests.support import builds
-from tests.support.lineage import LineageTable
-from tests.support.tables import delete_positions
+from tests.support.row_id_history import DONE, RowIdHistory
 
-QUERIES = np.random.default_rng(11).normal(size=(2, builds.DIMENSION)).astype(np.float32)
 EXAMPLES = int(os.environ.get("HISTORY_EXAMPLES", "6"))
 
-PICKS = st.lists(st.integers(0, 10**6), min_size=1, max_size=8)
-PICK = st.integers(0, 10**6)
+
+def begun():
+    """A history that has begun: two files of 20 and 10 rows, which are indexed."""
+    history = RowIdHistory()
+    history.start("exact", None, (), 4_000_000, 100)
+    return history
 
 
-def change(name, *arguments):
-    return st.tuples(st.just(name), st.tuples(*arguments))
+EVERY = list(range(8))
+"""Picks every file."""
 
-
-UPDATE = change("update", PICKS, PICKS, st.booleans(), st.integers(0, 2))
-COMPACTION = change("compact", PICKS, st.integers(0, 3))
-CHANGES = st.one_of(
-    UPDATE,
-    COMPACTION,
-    change("append", st.integers(1, 12)),
-    change("append_equals", st.lists(st.integers(0, 40), min_size=1, max_size=8)),
-    UPDATE,
-    COMPACTION,
-    change("delete_copy_on_write", PICKS, PICKS),
-    change("delete_merge_on_read", PICKS),
-    change("compact_without_row_ids", PICKS),
-    change("roll_back", PICK),
-    change("lose_a_removed_file", PICK),
-    change("import_files", PICKS),
-    change("import_files", PICKS),
-)
-"""What befalls a table; what matters most is there more than once."""
-
-DONE: Counter[str] = Counter()
-"""How many rows were known by their row ids, and how many refreshes there were."""
-
-
-class RowIdHistory(RuleBasedStateMachine):
-    """Rows are added, moved with their row ids and without, changed, deleted and brought back."""
-
-    @initialize(
-        algorithm=st.sampled_from(["exact", "vamana"]),
-        key=st.sampled_from([None, "id"]),
-        include=st.sampled_from([(), ("word",), ("id", "word")]),
-        files_a_bucket=st.sampled_from([15, 4_000_000]),
-        row_group_rows=st.sampled_from([3, 7, 100]),
-    )
-    def start(self, algorithm, key, include, files_a_bucket, row_group_rows):
-        self.patch = pytest.MonkeyPatch()
-        self.folder = tempfile.TemporaryDirectory(prefix="row-ids-")
-        where = Path(self.folder.name)
-        self.patch.setenv("PYICEBERG_CATALOG__TEST__TYPE", "sql")
-        self.patch.setenv("PYICEBERG_CATALOG__TEST__URI", f"sqlite:///{where}/catalog.db")
-        self.patch.setenv("PYICEBERG_CATALOG__TEST__WAREHOUSE", f"file://{where}/warehouse")
-        self.patch.setenv("PUFFIN_ANN_CACHE_DIR", str(where / "cache"))
-        self.patch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
-        self.patch.setattr(known_rows, "has_row_ids", lambda _: True)
-        self.patch.setattr(known_rows, "FILE_BYTES", 0)
-        self.patch.setattr(known_rows, "ROWS_PER_BUCKET", files_a_bucket)
-        count_known(self.patch)
-        library_settings.cache_clear()
-        catalog = load_catalog("test")
-        catalog.create_namespace("demo")
-        table = catalog.create_table("demo.words", schema=builds.rows([]).schema)
-        self.rows = LineageTable(table, row_group_rows)
-        self.declared = builds.declaration(
-            algorithm=algorithm,
-            parameters=builds.PARAMETERS.get(algorithm, {}),
-            recall_target=0.5,
-            key=key,
-            include=include,
-            bad_vectors="skip",
-            rebuild={"drift": 1e9, "imbalance": 1e9, "tombstone_ratio": 0.5},
-            refresh=RefreshOptions(min_rows=0, max_lag="0s", delta_ratio=0.5).model_dump(),
-        )
-        self.next_id, self.runs = 0, 0
-        self.append(20)
-        self.append(10)
-        builds.build(self.declared, "build")
-        table.refresh()
-
-    @property
-    def table(self):
-        return self.rows.table
-
-    def append(self, count):
-        self.rows.append(builds.rows(range(self.next_id, self.next_id + count)))
-        self.next_id += count
-
-    def append_equals(self, again):
-        """Rows with vectors that others have, and one that cannot be indexed."""
-        vectors = [*builds.rows(again).column("embedding").to_pylist(), None]
-        data = builds.rows(range(self.next_id, self.next_id + len(vectors)))
-        self.rows.append(with_column(data, "embedding", vectors))
-        self.next_id += len(data)
-
-    def compact(self, picks, seed):
-        files = self.some(picks)
-        if files:
-            self.rows.rewrite(files, shuffled(self.rows.rows_of(files), seed))
-
-    def compact_without_row_ids(self, picks):
-        files = self.some(picks)
-        if files:
-            self.rows.rewrite_without_lineage(files, self.rows.rows_of(files))
-
-    def update(self, picks, changes, vectors, seed):
-        """Copy-on-write: some rows of files get another word, or another vector, too."""
-        files = self.some(picks)
-        data = self.rows.rows_of(files) if files else builds.rows([])
-        if not len(data):
-            return
-        ids = data.column("id").to_pylist()
-        changed = {ids[pick % len(ids)] for pick in changes}
-        words = [
-            f"{word}+" if i in changed else word
-            for i, word in zip(ids, data.column("word").to_pylist(), strict=True)
+FOREIGN_ROWS = {
+    "take the place of ours": [[("overwrite_by_foreign_files", ([0], False))]],
+    "take the place of ours and are compacted": [
+        [("overwrite_by_foreign_files", ([0], False)), ("compact", (EVERY, 1))]
+    ],
+    "have the id of a row without a vector": [
+        [("append_equals", ([1],))],
+        [("import_files", ([31], False)), ("compact", (EVERY, 0))],
+    ],
+    "have the id of a row that is deleted, and are compacted": [
+        [
+            ("import_files", ([0], False)),
+            ("delete_copy_on_write", ([0], [0])),
+            ("compact", (EVERY, 0)),
         ]
-        data = with_column(data, "word", words)
-        if vectors:
-            others = builds.rows(ids, seed=1 + seed).column("embedding").to_pylist()
-            mine = data.column("embedding").to_pylist()
-            new = [
-                other if i in changed else own
-                for i, own, other in zip(ids, mine, others, strict=True)
-            ]
-            data = with_column(data, "embedding", new)
-        self.rows.rewrite(files, data, sorted(changed))
-
-    def delete_copy_on_write(self, picks, gone):
-        files = self.some(picks)
-        data = self.rows.rows_of(files) if files else builds.rows([])
-        if not len(data):
-            return
-        ids = data.column("id").to_pylist()
-        without = {ids[pick % len(ids)] for pick in gone}
-        self.rows.rewrite(files, data.filter(pa.array([i not in without for i in ids])))
-
-    def delete_merge_on_read(self, picks):
-        files = self.rows.files()
-        deletes: dict[str, set[int]] = {}
-        for pick in picks if files else []:
-            file = files[pick % len(files)]
-            deletes.setdefault(file.file_path, set()).add(pick // 7 % file.record_count)
-        if deletes:
-            delete_positions(self.table, {path: sorted(at) for path, at in deletes.items()})
-            left = set(self.table.scan().to_arrow().column("id").to_pylist())
-            self.rows.commit_deletes([i for i in self.rows.lineage if i not in left])
-
-    def roll_back(self, pick):
-        readable = sorted(self.rows.before)
-        self.rows.roll_back(readable[pick % len(readable)])
-
-    def import_files(self, picks):
-        """As Spark's add_files does of a table of version 3: the rows have ids of rows of ours."""
-        mine = sorted(self.rows.lineage.values())
-        ids = range(self.next_id, self.next_id + len(picks))
-        self.next_id += len(picks)
-        theirs = {mine[pick % len(mine)] for pick in picks if mine}
-        taken = dict(zip(ids, sorted(theirs), strict=False))
-        self.rows.append(builds.rows(ids, seed=9), taken)
-        # What imports such files and moves their rows between two refreshes is not told from
-        # what moves rows of the table.
-        self.refresh()
-
-    def lose_a_removed_file(self, pick):
-        """Its row ids cannot be read any more, and nobody goes back to snapshots that have it."""
-        live = {file.file_path for file in self.rows.files()}
-        folder = Path(self.table.location().removeprefix("file://")) / "data"
-        gone = sorted(path for path in folder.glob("rows-*") if f"file://{path}" not in live)
-        if gone:
-            path = gone[pick % len(gone)]
-            path.unlink()
-            self.rows.before = {
-                snapshot_id: lineage
-                for snapshot_id, lineage in self.rows.before.items()
-                if f"file://{path}" not in files_at(self.table, snapshot_id)
-            }
-
-    @rule(changes=st.lists(CHANGES, min_size=1, max_size=4))
-    def change_and_refresh(self, changes):
-        for name, arguments in changes:
-            getattr(self, name)(*arguments)
-        self.refresh()
-
-    def refresh(self):
-        self.runs += 1
-        refresh_in_process(self.declared, run_id=f"run-{self.runs}", force=True)
-        DONE["refreshes"] += 1
-        self.table.refresh()
-        assert lineage_of(self.table) == self.rows.lineage
-        rows = builds.live(self.table)
-        if len(rows[0]):
-            newest = require_versions(self.table, builds.INDEX)[0]
-            head = live_state(self.table, self.table.current_snapshot().snapshot_id)
-            index = open_version(self.table, newest, head)
-            builds.assert_answers_are(index, rows, QUERIES, len(rows[0]) + 3)
-            assert_words(index, self.table, set(rows[0].tolist()))
-
-    def some(self, picks):
-        files = self.rows.files()
-        chosen = {pick % len(files) for pick in picks} if files else ()
-        return [files[place] for place in sorted(chosen)]
-
-    def teardown(self):
-        self.patch.undo()
-        library_settings.cache_clear()
-        self.folder.cleanup()
+    ],
+    "have the id of a row that is deleted, and their file is lost": [
+        [("import_files", ([0], False))],
+        [
+            ("delete_copy_on_write", ([0], [0])),
+            ("compact", ([1], 0)),
+            ("lose_a_removed_file", (1,)),
+        ],
+    ],
+}
 
 
-def with_column(data, name, values):
-    place = data.schema.get_field_index(name)
-    kind = data.schema.field(name)
-    return data.set_column(place, kind, pa.array(values, kind.type))
+@pytest.mark.parametrize("histories", FOREIGN_ROWS.values(), ids=FOREIGN_ROWS)
+def test_rows_of_another_table_are_taken_for_none_of_ours_where_they(histories):
+    history = begun()
+    try:
+        for changes in histories:
+            history.change_and_refresh(changes)
+    finally:
+        history.teardown()
 
 
-def shuffled(data, seed):
-    order = np.random.default_rng(seed).permutation(len(data))
-    return data.take(order) if seed else data
+def test_a_new_row_is_not_taken_for_one_of_another_table_that_had_its_number_before():
+    history = begun()
+    try:
+        foreign = history.foreign_rows(1, False)
+        number = history.table.current_snapshot().sequence_number
+        history.rows.append(foreign, {30: (31, number + 3)})
+        history.refresh()
+        gone = history.rows.files()[-1:]
+        history.rows.update(gone, builds.rows([]))
+        history.append(1)
+        assert history.rows.lineage[31] == (31, number + 3)
+        history.rows.compact(
+            history.rows.files()[-1:], history.rows.rows_of(history.rows.files()[-1:])
+        )
+        history.refresh()
+    finally:
+        history.teardown()
 
 
-def files_at(table, snapshot_id):
-    return {file.path for file in live_files(table, snapshot_id)}
+def test_two_rows_of_the_id_of_one_without_a_vector_are_both_read():
+    history = begun()
+    try:
+        history.append_equals([1])
+        history.refresh()
+        assert history.table.scan().to_arrow().column("embedding").null_count == 1
+        ids = history.rows.rows_of(history.rows.files()).column("id").to_pylist()
+        history.compact_with_an_id_twice(EVERY, ids.index(31), 0)
+    finally:
+        history.teardown()
 
 
-def lineage_of(table):
-    """Row ids and numbers of the live rows, by id, as the library reads them."""
-    found = {}
-    files = live_files(table)
-    deleted = deleted_positions(table, files)
-    for file in files:
-        with table.io.new_input(file.path).open() as stream:
-            parquet = pq.ParquetFile(stream)
-            groups = range(parquet.num_row_groups)
-            ids = parquet.read(columns=["id"]).column("id").to_pylist()
-            lineage = np.concatenate([row_lineage(parquet, file, group) for group in groups])
-            for place, (key, pair) in enumerate(zip(ids, lineage.tolist(), strict=True)):
-                if place not in deleted.get(file.path, ()):
-                    found[key] = tuple(pair)
-    return found
-
-
-def assert_words(index, table, usable):
-    """Values that the index keeps, or does not, are those of the row that is answered."""
-    data = table.scan().to_arrow()
-    pairs = zip(data["id"].to_pylist(), data["word"].to_pylist(), strict=True)
-    words = {key: word for key, word in pairs if key in usable}
-    found = index.search(QUERIES[:1], len(words), columns=["word", "id"], allow_fewer=True)
-    assert dict(zip(found["id"].to_pylist(), found["word"].to_pylist(), strict=True)) == words
-
-
-def count_known(patch):
-    """Count the rows that were found by their row ids."""
-    look = known_rows.RowIds.__call__
-
-    def looked(self, lineage):
-        known = look(self, lineage)
-        DONE["indexed"] += int(known.indexed.sum())
-        DONE["skipped"] += int(known.skipped.sum())
-        return known
-
-    patch.setattr(known_rows.RowIds, "__call__", looked)
+def test_updates_that_delete_by_position_and_new_rows_leave_a_compaction_believed():
+    history = begun()
+    try:
+        known = DONE["indexed"]
+        history.update_merge_on_read([0, 7, 15], 0)
+        history.append(5)
+        history.compact(EVERY, 1)
+        history.refresh()
+        assert DONE["indexed"] - known == 30 - len({0, 7, 15})
+    finally:
+        history.teardown()
 
 
 def test_no_row_is_taken_for_another():

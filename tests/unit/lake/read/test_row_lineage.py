@@ -1,18 +1,15 @@
 """Row ids and the numbers of last updates: stored in a file, or inherited from it."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.table.snapshots import Operation, Summary
 
 from puffin_ann.errors import UnsupportedTableError
 from puffin_ann.lake.read.live_files import LiveFile
 from puffin_ann.lake.read.row_lineage import (
-    entries_beside,
-    rewriting_commits,
+    may_store_lineage,
     row_lineage,
     stored_lineage,
 )
@@ -79,23 +76,25 @@ def test_lineage_that_is_no_number_is_told(tmp_path: Path) -> None:
         row_lineage(parquet, FILE, 0)
 
 
-def snapshot(number: int, operation: Operation, **summary: str) -> SimpleNamespace:
-    return SimpleNamespace(sequence_number=number, summary=Summary(operation, **summary))
+@pytest.mark.parametrize(
+    ("ids", "numbers", "may"),
+    [
+        ([41, 42, 43], [None, None, None], False),  # changed rows
+        ([41, 42, 43], [None, None, 3], True),
+        ([None, None, None], [None, None, None], False),
+    ],
+)
+def test_only_a_number_that_is_stored_may_be_that_of_another_table(
+    tmp_path: Path, ids, numbers, may
+) -> None:
+    parquet = write(
+        tmp_path / "f",
+        nested=(1, pa.array([{"a": 1, "b": 2}] * 3)),
+        row_id=(2147483540, pa.array(ids, pa.int64())),
+        seq=(2147483539, pa.array(numbers, pa.int64())),
+    )
+    assert may_store_lineage(parquet) == may
 
 
-def test_commits_that_append_and_snapshots_of_index_files_move_no_rows() -> None:
-    found = [
-        snapshot(1, Operation.APPEND),
-        snapshot(2, Operation.REPLACE),
-        snapshot(3, Operation.OVERWRITE),
-        snapshot(4, Operation.DELETE),
-        snapshot(5, Operation.REPLACE, **{"puffin-ann.tag": "puffin_ann_words_1"}),
-        snapshot(6, Operation.APPEND),
-        snapshot(6, Operation.REPLACE),
-        SimpleNamespace(sequence_number=7, summary=None),
-    ]
-    assert rewriting_commits(SimpleNamespace(snapshots=lambda: found)) == {2, 3, 4}
-
-
-def test_a_snapshot_that_was_expired_tells_of_no_files() -> None:
-    assert entries_beside(SimpleNamespace(snapshot_by_id=lambda _: None), 5, ()) is None
+def test_new_rows_store_no_lineage(tmp_path: Path) -> None:
+    assert not may_store_lineage(write(tmp_path / "f", id=(1, pa.array([5]))))

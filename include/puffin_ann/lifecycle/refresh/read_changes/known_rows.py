@@ -7,14 +7,18 @@ shard, and it is matched by that as any other is. Nothing of this is stored in t
 removed rows are read of the files they were in, or follow from what the version's base snapshot
 says of these.
 
-What a row id says is believed only where all agrees. These rows have their vectors hashed, as rows
-of other tables have:
+What a row id says is believed only where no row of another table can have it. Rows have their
+vectors hashed, as rows of other tables have,
 
-- those of files that the base snapshot, expired meanwhile, does not tell a first row id of;
-- those of files that are gone from the store, or cannot be read;
+- that stand in files of other commits than `replace`, for which see `rewriting_commits`, or of a
+  history that does not lead from the version's base snapshot to the new one without a gap;
+- all of them, where a `replace` may have moved rows imported since the base snapshot;
+- all of them, where the row ids of one removed row are not known: of a file that is gone from the
+  store or cannot be read, or that the base snapshot does not tell a first row id of. It might be
+  one of two that share their id;
 - those whose row id another removed row has, too;
-- those that stand, with a row id of their own, in a file that a commit added without rewriting any:
-  the ids of imported files are those of another table;
+- those that had no usable vector: they would be paired with no row that went, so that nobody would
+  notice that there are too many;
 - those with an inherited row id or number, since the commit that added the file changed them.
 """
 
@@ -33,13 +37,13 @@ from pyroaring import BitMap
 from puffin_ann.declaration import CENTROID
 from puffin_ann.lake.read.live_files import LiveFile
 from puffin_ann.lake.read.parquet import open_file
-from puffin_ann.lake.read.row_lineage import (
+from puffin_ann.lake.read.rewriting_commits import (
+    commits_since,
     entries_beside,
-    has_row_ids,
-    has_stored_lineage,
-    rewriting_commits,
-    row_lineage,
+    may_move_imported_rows,
+    numbers_of_rewrites,
 )
+from puffin_ann.lake.read.row_lineage import has_row_ids, has_stored_lineage, row_lineage
 from puffin_ann.lake.store.locations import absolute_path
 from puffin_ann.lifecycle.documents.refresh import KnownRowsOfBucket
 from puffin_ann.lifecycle.documents.run import PlannedFile, StagedFile
@@ -60,7 +64,7 @@ about a millisecond, and to read and hash as many bytes two to four (one thread,
 of an object store a look takes two or three requests."""
 
 NO_NUMBER = np.uint64(0xFFFFFFFFFFFFFFFF)
-"""Stands for the number of several rows of one id: no commit has it."""
+"""Stands for the number of a row that is not to be known by it: no commit has it."""
 
 READERS = 16
 """Files looked into at once: most of the time goes into waiting for the store."""
@@ -108,15 +112,14 @@ class RowsByRowId:
     Attributes:
         row_ids: (n,) uint64, ascending, each once.
         sequence_numbers: (n,) uint64, of the commits that changed them last; `NO_NUMBER` where
-            several rows have the id, so that rows of other parts with it are not believed either.
-        identities: (n, 2) uint64, of those that are indexed; 0 of others.
-        is_indexed: (n,) bool; the others have no usable vector.
+            several rows have the id, or the only one is not indexed: so rows of other parts that
+            have it, too, are not believed either.
+        identities: (n, 2) uint64, of those that have a number; of others any.
     """
 
     row_ids: NDArray[np.uint64]
     sequence_numbers: NDArray[np.uint64]
     identities: NDArray[np.uint64]
-    is_indexed: NDArray[np.bool_]
 
     @classmethod
     def of(cls, lineage: NDArray[np.uint64], identities: NDArray[np.uint64]) -> "RowsByRowId":
@@ -124,7 +127,8 @@ class RowsByRowId:
 
         Args:
             lineage: (n, 2) uint64, row ids and sequence numbers.
-            identities: (m, 2) uint64, of the first m; the others are not indexed.
+            identities: (m, 2) uint64, of the first m; the others are not indexed, and none of them
+                is told by its number either.
         """
         order = np.argsort(lineage[:, 0], kind="stable")
         ids = lineage[order, 0]
@@ -136,8 +140,8 @@ class RowsByRowId:
         known = np.zeros((len(order), 2), np.uint64)
         known[is_indexed] = identities[order[is_indexed]]
         numbers = lineage[order, 1]
-        numbers[shared] = NO_NUMBER
-        return cls(lineage[order, 0], numbers, known, is_indexed)
+        numbers[shared | ~is_indexed] = NO_NUMBER
+        return cls(lineage[order, 0], numbers, known)
 
 
 class RowIds:
@@ -145,14 +149,12 @@ class RowIds:
 
     Args:
         workspace: of the run.
-        buckets: that were looked into.
-        skips: whether rows known to have no usable vector are told; else they are read again.
+        buckets: that were looked into; unless all were read whole, no row is known.
     """
 
-    def __init__(
-        self, workspace: Workspace, buckets: Sequence[KnownRowsOfBucket], *, skips: bool
-    ) -> None:
-        self._buckets, self._skips = [bucket for bucket in buckets if bucket.rows], skips
+    def __init__(self, workspace: Workspace, buckets: Sequence[KnownRowsOfBucket]) -> None:
+        is_whole = all(bucket.is_whole for bucket in buckets)
+        self._buckets = [bucket for bucket in buckets if bucket.rows and is_whole]
         fetch = partial(_fetch, workspace)
         # Rows that were written one after the other are mostly rewritten so.
         self._fetch = lru_cache(maxsize=2)(fetch)
@@ -161,7 +163,7 @@ class RowIds:
         """Return what is known of rows, by row ids and sequence numbers, (n, 2) uint64."""
         rows = len(lineage)
         times = np.zeros(rows, np.int64)
-        indexed, skipped = np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
+        indexed = np.zeros(rows, np.bool_)
         identities = np.zeros((rows, 2), np.uint64)
         ids = lineage[:, 0]
         for bucket in self._buckets:
@@ -173,12 +175,11 @@ class RowIds:
             is_same = known.row_ids[at] == ids[asked]
             times[asked[is_same]] += 1
             is_same &= known.sequence_numbers[at] == lineage[asked, 1]
+            is_same &= known.sequence_numbers[at] != NO_NUMBER
             asked, at = asked[is_same], at[is_same]
-            indexed[asked] = known.is_indexed[at]
-            skipped[asked] = ~known.is_indexed[at]
+            indexed[asked] = True
             identities[asked] = known.identities[at]
-        sure = times == 1
-        return KnownRows(indexed & sure, skipped & sure & self._skips, identities)
+        return KnownRows(indexed & (times == 1), identities)
 
 
 def _fetch(workspace: Workspace, staged: StagedFile) -> RowsByRowId:
@@ -212,12 +213,19 @@ def find_rewritten_files(
     covered = version.coverage.columns
     removed = np.array(sorted(view.changed.removed), np.int64)
     rows = int(covered.rows[removed].sum())
-    if rows * 4 * version.routing.dimension < FILE_BYTES * max(1, len(removed)):
+    if not rows or rows * 4 * version.routing.dimension < FILE_BYTES * len(removed):
         return None, tuple(files)
-    commits = rewriting_commits(table)
+    base_id = version.coverage.base_snapshot_id
+    commits = commits_since(table, base_id, view.snapshot_id)
+    if commits is None:
+        return None, tuple(files)
+    numbers = numbers_of_rewrites(commits)
     added = {file.path for file, _ in view.changed.added}
-    may_keep = [file for file in files if file.path in added and file.sequence_number in commits]
+    may_keep = [file for file in files if file.path in added and file.sequence_number in numbers]
     if not may_keep or not _keeps_row_ids(table, max(may_keep, key=lambda file: file.rows)):
+        return None, tuple(files)
+    if may_move_imported_rows(table, base_id, commits, added):
+        log.info("row ids: none is believed, as rows of another table may have been moved")
         return None, tuple(files)
     found = _files_with_first_row_ids(table, version, removed, manifests)
     if found is None:
@@ -238,7 +246,10 @@ def _keeps_row_ids(table: Table, file: PlannedFile) -> bool:
 def _files_with_first_row_ids(
     table: Table, version: IndexVersion, removed: NDArray[np.int64], manifests: Collection[str]
 ) -> RewrittenFiles | None:
-    """Return what the base snapshot says of removed files, by their places; None for nothing."""
+    """Return what the base snapshot says of removed files, by their places.
+
+    None where it does not tell a first row id of each.
+    """
     covered = version.coverage.columns
     # What both snapshots list is live in both.
     entries = entries_beside(table, version.coverage.base_snapshot_id, manifests)
@@ -248,12 +259,11 @@ def _files_with_first_row_ids(
     for place in removed.tolist():
         entry = entries.get(absolute_path(table.location(), covered.paths[place]))
         if entry is None or entry.first_row_id is None:
-            continue
+            return None
         key = (covered.sizes[place], covered.sequence_numbers[place], covered.rows[place])
-        if key == (entry.size, entry.file_sequence_number, entry.rows):
-            found.append((place, entry.first_row_id, entry.sequence_number))
-    if not found:
-        return None
+        if key != (entry.size, entry.file_sequence_number, entry.rows):
+            return None
+        found.append((place, entry.first_row_id, entry.sequence_number))
     places, first_row_ids, sequence_numbers = np.array(found, np.int64).T
     counted = np.cumsum(covered.rows[places])
     return RewrittenFiles(
@@ -333,6 +343,7 @@ def find_row_ids(
         rows=len(rows.row_ids),
         first=int(rows.row_ids[0]) if len(rows.row_ids) else 0,
         last=int(rows.row_ids[-1]) if len(rows.row_ids) else 0,
+        is_whole=all(lineage is not None for lineage in found),
     )
 
 
@@ -390,4 +401,7 @@ def _lineage_of(
         # It may be gone, and was needed for nothing else: its rows are hashed where they are now.
         log.info("row ids: not read of %s: %s", path, error)
         return None
+    # A row has no number above that of the commit which added its file: this one has it of another
+    # table, and a later commit to this table may get the same.
+    lineage[lineage[:, 1] > np.uint64(file.sequence_number), 1] = NO_NUMBER
     return lineage[indexed], lineage[skipped]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from puffin_ann.lifecycle.documents.refresh import KnownRowsOfBucket
 from puffin_ann.lifecycle.documents.run import StagedFile
 from puffin_ann.lifecycle.refresh.read_changes.known_rows import (
+    NO_NUMBER,
     RewrittenFiles,
     RowIds,
     RowsByRowId,
@@ -26,7 +27,7 @@ def identities(numbers) -> np.ndarray:
     return np.array([[number + 100, number] for number in numbers], np.uint64).reshape(-1, 2)
 
 
-def lookup(buckets: list[RowsByRowId], *, skips: bool = True) -> RowIds:
+def lookup(buckets: list[RowsByRowId], *, is_whole: bool = True) -> RowIds:
     """What finds rows of buckets that were staged."""
     staged = {str(number): arrays_to_bytes(rows) for number, rows in enumerate(buckets)}
     workspace = SimpleNamespace(fetch_bytes=lambda file: staged[file.uri])
@@ -36,10 +37,11 @@ def lookup(buckets: list[RowsByRowId], *, skips: bool = True) -> RowIds:
             rows=len(rows.row_ids),
             first=int(rows.row_ids[0]) if len(rows.row_ids) else 0,
             last=int(rows.row_ids[-1]) if len(rows.row_ids) else 0,
+            is_whole=is_whole or number > 0,
         )
         for number, rows in enumerate(buckets)
     ]
-    return RowIds(workspace, known, skips=skips)
+    return RowIds(workspace, known)
 
 
 @given(indexed=st.lists(PAIRS, min_size=1, max_size=3), skipped=PAIRS, asked=PAIRS)
@@ -59,16 +61,24 @@ def test_a_row_is_known_where_one_removed_row_alone_has_its_id_and_its_number(
         of_id = [value for known, value in every if known[0] == pair[0]]
         mine = [value for known, value in every if known == pair] if len(of_id) == 1 else []
         assert found.indexed[place] == (bool(mine) and mine[0] is not None)
-        assert found.skipped[place] == (bool(mine) and mine[0] is None)
         if found.indexed[place]:
             assert found.identities[place].tolist() == identities(mine)[0].tolist()
 
 
-def test_rows_without_a_usable_vector_are_told_only_where_that_is_asked_for():
+def test_a_row_without_a_usable_vector_is_known_by_no_number():
     rows = RowsByRowId.of(np.array([[1, 5], [2, 5]], np.uint64), identities([7]))
-    asked = np.array([[2, 5], [1, 5]], np.uint64)
-    assert lookup([rows])(asked).skipped.tolist() == [True, False]
-    assert lookup([rows], skips=False)(asked).skipped.tolist() == [False, False]
+    asked = np.array([[2, 5], [1, 5], [2, NO_NUMBER]], np.uint64)
+    assert lookup([rows])(asked).indexed.tolist() == [False, True, False]
+
+
+def test_no_row_is_known_where_a_file_could_not_be_read():
+    rows = [
+        RowsByRowId.of(np.array([[number, 5]], np.uint64), identities([number]))
+        for number in (1, 2)
+    ]
+    asked = np.array([[1, 5], [2, 5]], np.uint64)
+    assert lookup(rows)(asked).indexed.all()
+    assert not lookup(rows, is_whole=False)(asked).indexed.any()
 
 
 def test_files_are_found_among_those_that_are_looked_into():
