@@ -16,7 +16,7 @@ from puffin_ann.search.conditions import kept_shards
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.gathered import Gathered
 from puffin_ann.search.conditions.kept import MATCHING
-from puffin_ann.search.included import matching
+from puffin_ann.search.included import lookups, matching
 from puffin_ann.search.included.lookups import LOOKUPS
 from puffin_ann.settings import settings
 from tests.support import builds, refreshes
@@ -123,6 +123,39 @@ def test_lookups_that_do_not_fit_are_not_made(items, asked_row_by_row, monkeypat
         assert ids_of(index, f"id = {number}") == [number]
     assert len(set(asked_row_by_row)) == 4
     assert index.cache_statistics.lookup_bytes == 0
+
+
+@pytest.mark.parametrize("most", range(1200, 1900, 70))
+def test_lookups_of_numbers_are_made_only_if_they_stay(items, monkeypatch, most):
+    """Of 60 rows that all differ: 8 bytes a row, 8 a value, 4 to say where its rows are."""
+    monkeypatch.setenv("PUFFIN_ANN_LOOKUPS_MAX_BYTES", str(most))
+    settings.cache_clear()
+    index = open_index(items, builds.INDEX)
+    for number in range(3):
+        assert ids_of(index, f"id = {number}") == [number]
+    whole = 60 * (8 + 8 + 4) + 3 * 4 + 60 * 4
+    assert LOOKUPS.bytes == (whole if most >= 60 * (8 + 8 + 4 + 8) else 0)
+
+
+@pytest.mark.parametrize("different", [60, 3])
+def test_repeated_text_is_looked_up_if_what_differs_fits(catalog, monkeypatch, different):
+    """Packed it takes very little, whether or not all of it differs."""
+    rows = builds.rows(range(60))
+    texts = [f"{number % different} {'tea' * 700}" for number in range(60)]
+    rows = rows.append_column("text", pa.array(texts))
+    table = catalog.create_table("demo.words", schema=rows.schema)
+    table.append(rows)
+    builds.build(refreshes.declared("vamana", include=["id", "text"]), "run")
+    monkeypatch.setenv("PUFFIN_ANN_LOOKUPS_MAX_BYTES", "40000")
+    settings.cache_clear()
+    made = []
+    make = lookups.column_lookup
+    monkeypatch.setattr(lookups, "column_lookup", lambda column: made.append(1) or make(column))
+    index = open_index(table.refresh(), builds.INDEX)
+    for number in (0, 1, 2):
+        assert ids_of(index, f"text like '{number} %'") == list(range(number, 60, different))
+    assert len(made) == (different == 3)
+    assert (LOOKUPS.bytes > 3 * 2000) == (different == 3)
 
 
 def test_a_lookup_that_had_to_leave_is_not_made_again(items, asked_row_by_row, monkeypatch):

@@ -5,6 +5,6 @@ blobs of a version's shards and reads blocks of them. `matching` says of data fi
 satisfy a condition, `answers` gives columns of rows that are answered; of both the table is asked
 for what is not kept. `covered_files` says of which files, and of which of their rows, it matters.
 
-`lookups` has the rows of all values in memory instead: a `column_lookup` of each column, which
-`asking` asks what a condition says.
+`lookups` has the rows of all values in memory instead: a `column_lookup` of each column, made of
+`collected_values`, which `asking` asks what a condition says.
 """

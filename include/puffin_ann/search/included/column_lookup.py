@@ -23,6 +23,9 @@ Ranges: TypeAlias = Sequence[tuple[int, int]]
 BYTES_A_ROW = 8
 """Of a lookup, beside its values."""
 
+BYTES_A_VALUE = 4
+"""Of a lookup, for each value that there is, beside itself."""
+
 FEW_RANGES = 4
 """So many are asked of codes one after the other; of more, codes are marked."""
 
@@ -39,13 +42,13 @@ class ColumnLookup:
             numpy's of whole or floating-point numbers, else one of Arrow's.
         codes: (n,) uint32, of each row the place of its value; u of NaN, u + 1 of null.
         rows: (n,) uint32, by code.
-        starts: (u + 3,) int64, where in `rows` those of each code begin.
+        starts: (u + 3,) uint32, where in `rows` those of each code begin.
     """
 
     values: Any
     codes: NDArray[np.uint32]
     rows: NDArray[np.uint32]
-    starts: NDArray[np.int64]
+    starts: NDArray[np.uint32]
 
     @property
     def size(self) -> int:
@@ -59,7 +62,7 @@ class ColumnLookup:
 
     def count(self, ranges: Ranges) -> int:
         """Return how many rows have one of some codes."""
-        return int(sum(self.starts[end] - self.starts[first] for first, end in ranges))
+        return sum(int(self.starts[end]) - int(self.starts[first]) for first, end in ranges)
 
     def rows_of(self, ranges: Ranges) -> list[NDArray[np.uint32]]:
         """Return the rows that have one of some codes, each once."""
@@ -161,7 +164,8 @@ def column_lookup(column: pa.ChunkedArray) -> ColumnLookup | None:
     """Return the lookup of a column; None if its values have no order that conditions know.
 
     Args:
-        column: of n rows, in the type that Arrow has for it.
+        column: of n rows, in the type that Arrow has for it; values of any width may be in
+            dictionaries.
     """
     array = _storage(column)
     kind = array.type
@@ -172,6 +176,7 @@ def column_lookup(column: pa.ChunkedArray) -> ColumnLookup | None:
         array, kind = array.cast(pa.uint8()), pa.uint8()
     if pa.types.is_integer(kind) or pa.types.is_temporal(kind) or pa.types.is_floating(kind):
         return _of_numbers(_numbers(array), valid)
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if pa.types.is_decimal(kind) or _is_wide(kind):
         return _of_others(array, valid)
     return None
@@ -233,7 +238,7 @@ def _of_numbers(numbers: NDArray[Any], valid: NDArray[np.bool_] | None) -> Colum
 
 
 def _of_others(array: pa.Array, valid: NDArray[np.bool_] | None) -> ColumnLookup:
-    encoded = array.dictionary_encode()
+    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     order = pc.sort_indices(encoded.dictionary).to_numpy()
     values = encoded.dictionary.take(pa.array(order))
     place = np.empty(len(order), np.uint32)
@@ -263,5 +268,5 @@ def _lookup(
         values,
         codes,
         np.concatenate([rows, nans, nulls]).astype(np.uint32),
-        np.concatenate([starts, [behind, behind + len(nulls)]]).astype(np.int64),
+        np.concatenate([starts, [behind, behind + len(nulls)]]).astype(np.uint32),
     )

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import NestedField
 from pyroaring import BitMap
@@ -22,7 +21,13 @@ from puffin_ann.lake.read.conditions.tree import leaves
 from puffin_ann.lake.read.coverage_diff import ALL, Positions
 from puffin_ann.search.included.arrow_values import arrow_type
 from puffin_ann.search.included.asking import rows_that_match
-from puffin_ann.search.included.column_lookup import BYTES_A_ROW, ColumnLookup, column_lookup
+from puffin_ann.search.included.collected_values import CollectedValues
+from puffin_ann.search.included.column_lookup import (
+    BYTES_A_ROW,
+    BYTES_A_VALUE,
+    ColumnLookup,
+    column_lookup,
+)
 from puffin_ann.search.included.covered_files import needed_rows, places_of_files
 from puffin_ann.search.included.kept_columns import (
     KeptBlob,
@@ -43,7 +48,8 @@ FIRST_ASKED = 2
 blocks may decide, and less is read."""
 
 PACKED = 4
-"""Times that values of any width are larger in memory than where they are packed, about."""
+"""Times that values of any width are larger in memory than where they are packed, about: it is
+found out where they are read."""
 
 ROUND_BYTES = 64 * MIB
 """Bytes of blobs that are read at once, at most, if they are more than one."""
@@ -134,7 +140,10 @@ class Lookups:
         return found
 
     def _fit(self, fields: Sequence[NestedField]) -> bool:
-        """Tell whether lookups of some columns may be kept together, if all values differ."""
+        """Tell whether lookups of some columns may be kept together, if all values differ.
+
+        Of values of any width it is a guess.
+        """
         size = sum(blob.reader.rows for blob in self._blobs) * BYTES_A_ROW * (len(fields) + 1)
         for blob in self._blobs:
             for number in map(blob.column_of, fields):
@@ -153,7 +162,9 @@ class Lookups:
         return made
 
     def _read(self, field: NestedField) -> ColumnLookup | None:
-        parts: list[pa.Array] = []
+        is_wide = any(_is_wide(blob, field) for blob in self._blobs)
+        kind, most = arrow_type(field.field_type), settings().lookups_max_bytes
+        collected = CollectedValues(kind, most, is_wide=is_wide)
         for blobs in self._rounds():
             numbers = [blob.column_of(field) for blob in blobs]
             wanted = [
@@ -166,10 +177,9 @@ class Lookups:
                 for blob, blocks in zip(blobs, wanted, strict=True):
                     for block in blocks:
                         values = self._kept.values(blob, block)
-                        if values is None:
+                        if values is None or not collected.add(values):
                             return None
-                        parts.append(values)
-        return column_lookup(pa.chunked_array(parts, arrow_type(field.field_type)))
+        return column_lookup(collected.column())
 
     def _numbers(self) -> NDArray[np.signedinteger] | None:
         """Return (n,) of each row that is kept its number through all covered files; -1: none."""
@@ -240,12 +250,22 @@ class Lookups:
 
 
 def _value_bytes(blob: KeptBlob, column: int) -> int:
-    """Return the bytes of the values of a column in memory; of those of any width a guess."""
-    bits = blob.reader.columns[column].bits
+    """Return the bytes that a lookup takes for the values of a column, if they all differ.
+
+    Of values of any width it is a guess.
+    """
+    bits, rows = blob.reader.columns[column].bits, blob.reader.rows
     if bits:
-        return blob.reader.rows * bits // 8
+        values = min(rows, 1 << min(bits, 32))
+        return values * (-(-bits // 8) + BYTES_A_VALUE)
     first, end = blob.reader.extent(column, 0, blob.reader.blocks)
-    return (end - first) * PACKED
+    return (end - first) * PACKED + rows * BYTES_A_VALUE
+
+
+def _is_wide(blob: KeptBlob, field: NestedField) -> bool:
+    """Tell whether a column is kept as values of any width."""
+    number = blob.column_of(field)
+    return number is not None and not blob.reader.columns[number].bits
 
 
 def _blocks_of(blob: KeptBlob, column: int, field: NestedField) -> list[Wanted]:

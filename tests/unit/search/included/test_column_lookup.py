@@ -187,7 +187,7 @@ def test_lists_of_many_values_are_looked_up(kind):
 
 def test_a_lookup_tells_what_it_takes():
     lookup = column_lookup(pa.chunked_array([pa.array(np.arange(1000, dtype=np.int64))]))
-    assert 1000 * (4 + 4 + 8 + 8) <= lookup.size < 1000 * 25
+    assert 1000 * (4 + 4 + 8 + 4) <= lookup.size < 1000 * 21
 
 
 def test_lists_have_no_lookup():
