@@ -211,7 +211,7 @@ def _let_go(index: Any, where: str) -> None:
     allowed = index._allowed(where)
     allowed.gathered, allowed.asked = None, 0
     allowed.decisions.clear()
-    for rows in allowed._shards.values():
+    for rows in allowed._shards.all():
         rows._gathered = None
 
 

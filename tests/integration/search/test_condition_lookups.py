@@ -229,7 +229,10 @@ def test_rows_side_by_side_take_the_room_of_shards(items, monkeypatch):
     gathered = Gathered.of(parts)
     monkeypatch.setattr(kept_shards, "SHARDS_BYTES", gathered.size + before - 1)
     allowed.gathered = gathered
-    assert allowed.size == gathered.size + before - len(shards[0].loaded.locators)
+    without_first = before - len(shards[0].loaded.locators)
+    assert allowed.size == gathered.size + without_first
+    allowed.gathered = None
+    assert allowed.size == without_first
 
 
 def changed(table, random, step):

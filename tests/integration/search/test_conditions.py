@@ -296,7 +296,7 @@ def test_rows_are_gathered_once_enough_queries_share_what_that_takes(words, monk
     for _ in range(3):
         index.search(QUERIES[:1], 2, where="id < 30")
         allowed = index._allowed("id < 30")
-        of_shards = [rows.is_gathered for rows in allowed._shards.values()]
+        of_shards = [rows.is_gathered for rows in allowed._shards.all()]
         is_gathered.append(allowed.gathered is not None or any(of_shards))
         allowed.asked = 10**9
     assert is_gathered == [False, True, True]

@@ -118,9 +118,9 @@ class AllowedRows:
         return self._gathered
 
     @gathered.setter
-    def gathered(self, gathered: Gathered) -> None:
+    def gathered(self, gathered: Gathered | None) -> None:
         self._gathered = gathered
-        self._shards.make_room(gathered.size)
+        self._shards.make_room(0 if gathered is None else gathered.size)
 
     @property
     def are_to_place(self) -> bool:

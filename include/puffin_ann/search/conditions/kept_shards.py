@@ -46,6 +46,11 @@ class KeptShards:
                 self._count(shard_id, rows)
             return found
 
+    def all(self) -> list[ShardRows]:
+        """Return the rows of all shards that are kept."""
+        with self._lock:
+            return list(self._rows.values())
+
     def fits(self, size: int) -> bool:
         """Tell whether rows that take so many bytes may all be kept, were there no others."""
         return size <= SHARDS_BYTES
