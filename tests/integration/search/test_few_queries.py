@@ -48,7 +48,7 @@ def test_a_query_alone_is_answered_as_by_shards_one_by_one(lately_changed):
     assert_alike(index, queries)
     assert_alike(index, queries[:5], width=200, probe_partitions=1)
     assert_alike(index, queries[:5], width=20_000)  # as many as there are: rows are compared
-    assert index._shards._few._ties <= 2 * len(queries)
+    assert index._shards._few._refused <= 2 * len(queries)
     index._shards.way = Way.SIFT
     for most in (5900, 3000, 400, 30):
         assert_alike(index, queries[:10], where=f"draw < {most}")

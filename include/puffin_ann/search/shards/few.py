@@ -25,9 +25,9 @@ processor's caches; by several threads, too."""
 MOST_SHARDS = 64
 """Of more, a query is asked of few, and each call would look at all."""
 
-TIES_BORNE = 4
-"""Ties are ordered elsewhere, by another search: graphs of which more than one of so many calls met
-any are not asked so."""
+REFUSALS_BORNE = 4
+"""Equal distances are put in order, and rows compared one by one, by another search: graphs that
+leave more than one of so many calls to it are not asked together any more."""
 
 _NO_SIEVES, _NO_SIGHTS = np.empty(0, np.uint64), np.empty((0, 3), np.float32)
 
@@ -68,7 +68,7 @@ class FewQueries:
         self._is_part = len(there) < len(shards)
         self._several: Several | None = None
         self._sieves: _Sieves | None = None
-        self._calls = self._ties = 0
+        self._calls = self._refused = 0
         if len(there) > 1 and len(shards) <= MOST_SHARDS:
             from puffin_ann.ann.vamana import several  # others' searches have no use of it
 
@@ -104,7 +104,7 @@ class FewQueries:
         several = self._several
         if several is None or (allowed is not None and self._is_part):
             return None
-        if TIES_BORNE * self._ties > self._calls + TIES_BORNE:
+        if REFUSALS_BORNE * self._refused > self._calls + REFUSALS_BORNE:
             return None
         from puffin_ann.ann.graph.searcher import EXHAUSTIVE_ROWS, SPARE
         from puffin_ann.search.shards.kernels_few import answer_few
@@ -132,7 +132,7 @@ class FewQueries:
         several.give_back(stamps)
         self._calls += 1
         if not is_answered:
-            self._ties += 1
+            self._refused += 1
             return None
         return Few(self._located.source(answers, keys), widths, sights, self._is_part)
 
