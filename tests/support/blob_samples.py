@@ -14,6 +14,7 @@ from puffin_ann.blobs import (
     coverage_changes,
     delta,
     directory,
+    gate,
     graph,
     hnsw,
     ivf,
@@ -51,9 +52,16 @@ def sample_routing(metric="l2", cells=6, dimension=5, seed=1):
         ),
         search_width=64,
         probe_partitions=3,
-        recall=routing.Recall(10, 200, 0.97, 0.95, 0.99, 0.9),
+        recall=gate.Recall(10, 200, 0.97, 0.95, 0.99, 0.9),
         properties={"run-id": "r1", "spec": '{"name": "ü"}'},
     )
+
+
+def sample_wider(**cells):
+    """A routing blob's content with searches for more rows."""
+    told = sample_routing(**cells)
+    count = told.cells.count
+    return dataclasses.replace(told, wider=(gate.Wider(20, 96, 3), gate.Wider(40, 160, count)))
 
 
 def sample_apart(**cells):

@@ -25,6 +25,7 @@ from puffin_ann.blobs import (
 )
 from puffin_ann.blobs.encoding import metrics, strings
 from puffin_ann.blobs.encoding.container import ContainerReader
+from puffin_ann.blobs.gate import wider_in
 from puffin_ann.foreign_json import parse
 
 OURS: dict[str, tuple[str, np.dtype[Any]]] = {
@@ -63,8 +64,9 @@ def describe(type: str, source: BinaryIO) -> dict[str, Any]:
 
     Always has `type` and `known`; ours has `version`, `bytes`, `head` (the fields of its section
     `head` by name) and `sections` (kind, offset, length in bytes), others a `note`. A routing blob
-    has its `shards`, too, and the `trials` of engines by which `algorithm: auto` chose. Where its
-    partitions are in a blob of their own, `head` tells how many there are, and are probed.
+    has its `shards`, too, `wider` for how more rows than the gate's k are searched for, and the
+    `trials` of engines by which `algorithm: auto` chose. Where its partitions are in a blob of
+    their own, `head` tells how many there are, and are probed.
 
     Raises:
         FormatError: The blob claims one of our types and is broken.
@@ -99,9 +101,12 @@ def sections_of(type: str, source: BinaryIO) -> ContainerReader:
 
 
 def _shards(reader: ContainerReader) -> dict[str, Any]:
-    """Return what a routing blob says of each shard; they are few beside the centroids."""
+    """Return what a routing blob says of each shard, and of more rows; few beside the centroids."""
     shards = routing.shards_of(reader, int(reader.record("head", routing.HEAD)["shards"]))
-    return {"shards": [asdict(shard) for shard in shards]}
+    return {
+        "shards": [asdict(shard) for shard in shards],
+        "wider": [asdict(wider) for wider in wider_in(reader)],
+    }
 
 
 def _apart(reader: ContainerReader) -> dict[str, Any]:

@@ -16,6 +16,15 @@ from puffin_ann.blobs import partitions
 from puffin_ann.blobs.encoding import metrics, strings
 from puffin_ann.blobs.encoding.container import ContainerReader, ContainerWriter, fingerprint
 from puffin_ann.blobs.encoding.stored_vectors import FORMS, Form
+from puffin_ann.blobs.gate import (
+    Recall,
+    Wider,
+    is_wider,
+    put_recall,
+    put_wider,
+    recall_in,
+    wider_in,
+)
 from puffin_ann.blobs.partitions import Partitions
 from puffin_ann.errors import BlobFormatError
 
@@ -24,8 +33,9 @@ RUN_ID = "run-id"
 """The property that names the run which published the version."""
 TYPE = "puffin-ann-routing-v1"
 
-MINOR = 1
-"""Minor version of a blob whose cells are in another one; 0 if it has them itself."""
+MINOR, MINOR_WIDER = 1, 2
+"""Minor version of a blob whose cells are in another one, and of one that tells how to search for
+more rows; else 0."""
 
 WITH = " with vectors "
 """Between algorithm and form, where vectors are not float32: readers that know no other forms take
@@ -54,16 +64,6 @@ SHARD = np.dtype(
     ]
 )
 APART = np.dtype([("partitions", "<u4"), ("probe_partitions", "<u4"), ("digest", "V32")])
-RECALL = np.dtype(
-    [
-        ("k", "<u4"),
-        ("queries", "<u4"),
-        ("recall", "<f8"),
-        ("low", "<f8"),
-        ("high", "<f8"),
-        ("target", "<f8"),
-    ]
-)
 
 ShardKind = Literal["graph", "delta"]
 """The format's words: a *graph* is any shard that is no delta, whatever its engine."""
@@ -85,18 +85,6 @@ class ShardEntry:
     bytes: int
     tombstones: int
     kind: ShardKind
-
-
-@dataclass(frozen=True)
-class Recall:
-    """What the gate measured: mean recall@k over `queries`, its 95 % interval, and the target."""
-
-    k: int
-    queries: int
-    recall: float
-    low: float
-    high: float
-    target: float
 
 
 @dataclass(frozen=True)
@@ -124,6 +112,7 @@ class Routing:
         scan_partitions: nearest cells whose rows a search compares where it has not the shards on
             local disk, to find as many neighbours; 0: not known.
         vectors: the form that shards store vectors in; some may have them as float32 all the same.
+        wider: searches for more rows than the recall was measured with, ever more, as measured.
         recall: what the gate measured, if it did.
         properties: free text: the declaration, its fingerprint, the run id, stage seconds.
     """
@@ -140,6 +129,7 @@ class Routing:
     properties: Mapping[str, str] = field(default_factory=dict)
     scan_partitions: int = 0
     vectors: Form = "float32"
+    wider: tuple[Wider, ...] = ()
 
     @property
     def run_id(self) -> str:
@@ -179,7 +169,8 @@ def encode(routing: Routing) -> bytes:
     head["norm_bound"] = routing.norm_bound
 
     out = io.BytesIO()
-    writer = ContainerWriter(out, KIND, minor=0 if apart is None else MINOR)
+    minor = MINOR_WIDER if routing.wider else MINOR if apart is not None else 0
+    writer = ContainerWriter(out, KIND, minor=minor)
     writer.put("head", head)
     form = "" if routing.vectors == "float32" else WITH + routing.vectors
     writer.put("algo", strings.encode([routing.algorithm + form]))
@@ -187,10 +178,12 @@ def encode(routing: Routing) -> bytes:
     writer.put("shrd", _shard_records(routing.shards))
     writer.put("file", strings.encode(shard.file for shard in routing.shards))
     if routing.recall is not None:
-        writer.put("rcal", _recall_record(routing.recall))
+        put_recall(writer, routing.recall)
     writer.put("prop", strings.encode_mapping(routing.properties))
     if apart is not None:
         writer.put("part", _apart_record(apart, routing.probe_partitions))
+    if routing.wider:
+        put_wider(writer, routing.wider)
     writer.finish()
     return out.getvalue()
 
@@ -216,10 +209,11 @@ def decode(data: bytes) -> Routing:
         shards=shards_of(reader, int(head["shards"])),
         search_width=int(head["search_width"]),
         probe_partitions=probe_partitions,
-        recall=_recall(reader),
+        recall=recall_in(reader),
         properties=strings.decode_mapping(reader.read("prop"), f"{KIND} blob, section prop"),
         scan_partitions=int(head["scan_partitions"]),
         vectors=form,
+        wider=wider_in(reader),
     )
     partitions.check(within, KIND)
     _check(routing)
@@ -333,23 +327,6 @@ def shards_of(reader: ContainerReader, count: int) -> tuple[ShardEntry, ...]:
     )
 
 
-def _recall_record(recall: Recall) -> NDArray[Any]:
-    record = np.zeros((), RECALL)
-    for name in RECALL.names or ():
-        record[name] = getattr(recall, name)
-    return record
-
-
-def _recall(reader: ContainerReader) -> Recall | None:
-    if "rcal" not in reader:
-        return None
-    record = reader.record("rcal", RECALL)
-    recall = Recall(*record.tolist())
-    if not all(0 <= x <= 1 for x in (recall.low, recall.recall, recall.high, recall.target)):
-        raise BlobFormatError(f"{KIND} blob: a recall is not between 0 and 1")
-    return recall
-
-
 def _check(routing: Routing) -> None:
     """Refuse what a search would trip over, on writing as on reading."""
     if isinstance(routing.cells, Partitions):
@@ -361,6 +338,12 @@ def _check(routing: Routing) -> None:
         "a shard has more tombstones than rows": any(s.tombstones > s.rows for s in routing.shards),
         "more partitions are to be probed than there are": routing.probe_partitions
         > routing.cells.count,
+        "searches for more rows are no wider": not is_wider(
+            routing.recall, routing.search_width, routing.probe_partitions, routing.wider
+        ),
+        "a search for more rows probes more partitions than there are": any(
+            wider.probe_partitions > routing.cells.count for wider in routing.wider
+        ),
     }
     _refuse(problems)
 

@@ -11,7 +11,7 @@ from puffin_ann.blobs import centroid, delta, describe, graph, hnsw, routing, ro
 from puffin_ann.blobs.encoding import block_sums
 from puffin_ann.blobs.encoding.container import ContainerReader
 from puffin_ann.puffin import footer, limits
-from tests.support.blob_samples import SAMPLES, sample_apart, sample_rows, written
+from tests.support.blob_samples import SAMPLES, sample_rows, sample_wider, written
 from tests.support.paths import ROOT
 
 DOCUMENT = (ROOT / "docs" / "format.md").read_text()
@@ -35,7 +35,8 @@ RECORDS = {
     "puffin_ann.blobs.encoding.stored_vectors:FORM",
     "puffin_ann.blobs.routing:HEAD",
     "puffin_ann.blobs.routing:SHARD",
-    "puffin_ann.blobs.routing:RECALL",
+    "puffin_ann.blobs.gate:RECALL",
+    "puffin_ann.blobs.gate:WIDER",
     "puffin_ann.blobs.routing:APART",
     "puffin_ann.blobs.partitions:HEAD",
     "puffin_ann.blobs.coverage:HEAD",
@@ -95,7 +96,7 @@ def test_record_has_the_fields_types_and_offsets_of_the_document(name):
 
 EVERYTHING = {
     **SAMPLES,
-    routing: lambda: sample_apart()[0],
+    routing: lambda: routing.encode(routing.split(sample_wider())[0]),
     rows: lambda: written(rows.write, sample_rows(shuffled=True, cells=True)),
 }
 """Those of which some sections may be missing, with all of them."""

@@ -35,6 +35,7 @@ from tests.support.blob_samples import (
     SAMPLES,
     VALUES,
     same,
+    sample_wider,
     written,
 )
 from tests.support.paths import GOLDEN
@@ -62,6 +63,7 @@ STORED_PLAIN = {
 }
 
 APART = "routing-1.1.puffin"
+WIDER = "routing-1.2.puffin"
 ROWS = "rows-2.1.puffin"
 ROWS_BEFORE = "rows-2.0.puffin"
 COLUMNS = "columns-1.0.puffin"
@@ -74,6 +76,7 @@ LATER = {
     COLUMNS: (columns.TYPE, column_changes.TYPE),
     "changes-1.0.puffin": (coverage_changes.TYPE, tombstone_changes.TYPE),
     APART: (partitions.TYPE, routing.TYPE),
+    WIDER: (routing.TYPE,),
 }
 SINCE = {type for types in LATER.values() for type in types} - {routing.TYPE}
 FIRST = tuple(type for type in VALUES if type not in SINCE)
@@ -103,7 +106,8 @@ LONG = {BY_RANGES: (rows_v1.TYPE,), ROWS: (rows.TYPE,), ROWS_BEFORE: (rows.TYPE,
 
 def values_of(name) -> dict:
     """What the blobs of a file say, by type."""
-    return VALUES | dict.fromkeys(LONG.get(name, ()), LONG_ROWS)
+    wider = {routing.TYPE: sample_wider()} if name == WIDER else {}
+    return VALUES | dict.fromkeys(LONG.get(name, ()), LONG_ROWS) | wider
 
 
 def write_blobs(name) -> bytes:

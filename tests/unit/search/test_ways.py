@@ -1,5 +1,7 @@
 """What is sifted out of near rows is what brute force leaves."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,7 +10,8 @@ from hypothesis import strategies as st
 from puffin_ann.ann.core import exact
 from puffin_ann.ann.core.types import HORIZON, SEEN, THROUGH
 from puffin_ann.search.conditions import ways
-from puffin_ann.search.shards.reach import width_for
+from puffin_ann.search.shards.reach import Reach
+from tests.support.blob_samples import sample_routing
 from tests.support.shard_checks import opened
 
 
@@ -125,7 +128,8 @@ def test_more_rows_are_found_as_well_as_few_are(mixed):
     shard, vectors, queries = mixed
     allowed = np.random.default_rng(1).random(len(vectors)) < 0.1
     many = ways.wanted(10, 0.1)
-    ids, distances = shard.search(queries, many, width=width_for(many, 10, 10))
+    reach = Reach(replace(sample_routing(), search_width=10, wider=()))
+    ids, distances = shard.search(queries, many, width=reach.wider(many, 10, 10))
     left = np.sort(np.where(allowed[ids], distances, np.inf), axis=1)[:, :10]
     few = _recall(shard.search(queries, 10, width=10)[1], vectors, queries)
     assert _recall(left, vectors[allowed], queries) >= few

@@ -24,6 +24,7 @@ from puffin_ann.lifecycle.documents.run import (
 )
 from puffin_ann.lifecycle.evaluate import ground_truth
 from puffin_ann.lifecycle.evaluate.ground_truth import Truth
+from puffin_ann.lifecycle.evaluate.more_rows import depth
 from puffin_ann.lifecycle.ingest.parts import Parts, read_parts
 from puffin_ann.lifecycle.ingest.segments import VectorRows, write_segment
 from puffin_ann.lifecycle.runtime.workspace import (
@@ -96,7 +97,7 @@ def run_task(
     answers = ground_truth.of_rows(
         trained.queries,
         rows,
-        plan.declaration.gate.k,
+        depth(plan.declaration.gate.k),
         plan.declaration.metric,
         threads=threads,
         cells=placed.cells,

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Mapping
 
-from puffin_ann.blobs.routing import Recall
+from puffin_ann.blobs.gate import Recall
 from puffin_ann.errors import RecallTooLowError, StagingError
 from puffin_ann.lifecycle.build import staged_index
 from puffin_ann.lifecycle.build.assign import AssignSummary
@@ -12,6 +12,7 @@ from puffin_ann.lifecycle.build.train import TrainResult
 from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.documents.run import BuiltShard, Gated
 from puffin_ann.lifecycle.evaluate.measure import RecallMeter
+from puffin_ann.lifecycle.evaluate.more_rows import choose_wider
 from puffin_ann.lifecycle.evaluate.scanned_cells import choose_scanned_cells
 from puffin_ann.lifecycle.evaluate.tune import choose_widths, widen
 from puffin_ann.lifecycle.runtime.workspace import Workspace
@@ -67,6 +68,7 @@ def run_gate(
     width, probe, measure = widen(index, rest, chosen, target=target, cells=cells)
     if (width, probe) != chosen:
         log.info("gate: searched wider than width %d and %d cells: other queries need it", *chosen)
+    wider = choose_wider(index, chooser, (width, probe), target=target)
     scanned, found = choose_scanned_cells(index, chooser, rest, target=target)
     log.info("gate: recall@%d %.4f of the %d nearest cells alone", meter.k, found, scanned)
     elapsed = time.monotonic() - began
@@ -75,6 +77,7 @@ def run_gate(
         width=width,
         probe_partitions=probe,
         scan_partitions=scanned,
+        wider=wider,
         recall=Recall(
             k=declaration.gate.k,
             queries=measure.queries,

@@ -23,8 +23,9 @@ from puffin_ann.blobs.centroid import Centroids
 from puffin_ann.blobs.coverage import Coverage, CoveredFile
 from puffin_ann.blobs.coverage_changes import CoverageChanges
 from puffin_ann.blobs.directory import Directory
+from puffin_ann.blobs.gate import Recall, Wider
 from puffin_ann.blobs.partitions import Partitions
-from puffin_ann.blobs.routing import Recall, Routing, ShardEntry
+from puffin_ann.blobs.routing import Routing, ShardEntry
 from puffin_ann.blobs.tombstone_changes import AddedTombstones
 from puffin_ann.declaration import CENTROID
 from puffin_ann.lake.store.locations import relative_path
@@ -160,6 +161,7 @@ def measured(
     width: int,
     probe_partitions: int,
     scan_partitions: int,
+    wider: tuple[Wider, ...],
     recall: Recall,
     seconds: Mapping[str, float],
 ) -> Routing:
@@ -169,6 +171,7 @@ def measured(
         search_width=width,
         probe_partitions=probe_partitions,
         scan_partitions=scan_partitions,
+        wider=wider,
         recall=recall,
         properties=IndexProperties(routing.properties).noting(stage_seconds=dict(seconds)).texts,
     )

@@ -2,7 +2,7 @@
 
 `ground_truth` finds the exact answers of queries, `measure` compares a search with them, `tune`
 chooses the cheapest search that reaches a target, `scanned_cells` how many cells do where a search
-has not the shards on local disk. The gate of a build uses these four. `stages` measures a
-published index on Spark, `records` keeps what was measured, and `user_queries` measures with
-queries that a user brings.
+has not the shards on local disk, `more_rows` what more rows take. The gate of a build uses these
+five. `stages` measures a published index on Spark, `records` keeps what was measured, and
+`user_queries` measures with queries that a user brings.
 """

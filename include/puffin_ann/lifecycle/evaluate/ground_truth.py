@@ -79,10 +79,8 @@ def of_rows(
     counts = np.bincount(pairs[:, 0], minlength=len(queries))
     wanted = k + min(MAX_DUPLICATES, int(counts.max()))
     ids, distances = exact.search(queries, rows.vectors, wanted, METRICS[metric], threads=threads)
-    left_out = set(map(tuple, pairs.tolist()))
-    keep = np.array(
-        [[(q, i) not in left_out and i >= 0 for i in row] for q, row in enumerate(ids.tolist())]
-    )
+    firsts = np.arange(len(queries))[:, None] * len(rows.vectors)  # each pair as one number
+    keep = (ids >= 0) & ~np.isin(firsts + ids, firsts[pairs[:, 0], 0] + pairs[:, 1])
     distances = np.where(keep, distances, np.inf).astype(np.float32)
     known = np.full(len(rows.vectors), -1, np.int32) if cells is None else cells.astype(np.int32)
     distances, near = _nearest(distances, np.where(keep, known[ids], np.int32(-1)), k)

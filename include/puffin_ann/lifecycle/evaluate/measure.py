@@ -41,7 +41,7 @@ class RecallMeter:
 
     Attributes:
         queries: (q, d) float32.
-        truth: their exact answers.
+        truth: their exact answers, k of each or more.
         k: neighbours asked for.
         paths: absolute path by file id, as the answers have them; None: ids are those of the index.
     """
@@ -87,7 +87,7 @@ class RecallMeter:
         )
         counts = ~_is_duplicate(index, found, self.truth.duplicates, self.paths)
         query, distance = (found.column(name).to_numpy()[counts] for name in ("query", "distance"))
-        return Measure.of(recalls_of(query, distance, self.truth.distances))
+        return Measure.of(recalls_of(query, distance, self.truth.distances[:, : self.k]))
 
     def fastest(self, index: Index, pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
         """Return the pair of width and cells that answers the queries in the least time.

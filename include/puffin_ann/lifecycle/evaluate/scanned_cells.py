@@ -65,16 +65,22 @@ def _ranks(index: Index, meter: RecallMeter) -> NDArray[np.int64]:
 
     It is -1 where there is no such neighbour.
     """
-    routing, near = index.version.routing, meter.truth.cells
-    centroids = index.version.cells(index.table.io).centroids
+    near = meter.truth.cells[:, : meter.k]
     found = np.full(near.shape, -1, np.int64)
     for start in range(0, len(near), CHUNK):
         part = slice(start, start + CHUNK)
-        space = METRICS[routing.metric].queries_to_search_space(meter.queries[part])
-        order = np.argsort(scores(space, centroids), axis=1, kind="stable")
-        ranks = np.empty_like(order)
-        np.put_along_axis(ranks, order, np.arange(order.shape[1])[None], axis=1)
-        there = near[part] >= 0
+        ranks, there = ranks_of(index, meter.queries[part]), near[part] >= 0
         taken = np.take_along_axis(ranks, np.where(there, near[part], 0), axis=1)
         found[part] = np.where(there, taken, -1)
     return found
+
+
+def ranks_of(index: Index, queries: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Return (q, cells): how many cells are nearer to a query than each."""
+    metric = METRICS[index.version.routing.metric]
+    centroids = index.version.cells(index.table.io).centroids
+    nearness = scores(metric.queries_to_search_space(queries), centroids)
+    order = np.argsort(nearness, axis=1, kind="stable")
+    ranks = np.empty_like(order)
+    np.put_along_axis(ranks, order, np.arange(order.shape[1])[None], axis=1)
+    return ranks

@@ -14,7 +14,7 @@ from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import Source
 from puffin_ann.search.shards.costs import Costs
 from puffin_ann.search.shards.few import Few
-from puffin_ann.search.shards.reach import Reach, width_for
+from puffin_ann.search.shards.reach import Reach
 from puffin_ann.search.shards.routes import Routes
 from puffin_ann.search.shards.sifting import sift_first
 from puffin_ann.search.shards.snapshot_shard import UNASKED
@@ -193,7 +193,8 @@ class _Asked:
         return self._among._reach.cells(near, self._wanted.probe_partitions)
 
     def _width(self, share: float) -> int:
-        return width_for(ways.expected(self._wanted.k, share), self._wide, self._wanted.k)
+        k = self._wanted.k
+        return self._among._reach.wider(ways.expected(k, share), self._wide, k)
 
     def _listed(self, share: float) -> int:
         """Return how many rows each search lists."""
