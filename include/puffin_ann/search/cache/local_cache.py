@@ -42,6 +42,8 @@ other processes bring meanwhile counts then."""
 LOOKS_SHARE = 20
 """Below it they are looked at once in so many times what a look takes: to fill a cache with ten
 thousand shards takes no longer for each the more there are."""
+LEFT_FREE = 0.05
+"""Share of the disk beyond which the cache does not grow: it is left to others."""
 
 
 @dataclass
@@ -256,10 +258,11 @@ class LocalCache:
         self._corrupted.set()
 
     def _free_disk(self, size: int) -> None:
-        """Have other shards make way for one of so many bytes where the disk has no room for it."""
-        short = size - shutil.disk_usage(self.root).free
+        """Have others make way for a shard of so many bytes where the disk is nearly full."""
+        disk = shutil.disk_usage(self.root)
+        short = size + int(LEFT_FREE * disk.total) - disk.free
         if short > 0:
-            self._evict(short)
+            self._evict(min(size, short))
 
     def _make_room(self, size: int) -> bool:
         """Have others make way for a shard of so many bytes; returns whether it may be kept."""

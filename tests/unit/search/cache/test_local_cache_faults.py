@@ -120,6 +120,21 @@ def test_a_full_disk_has_other_shards_make_way(root, monkeypatch):
     assert new.exists()
 
 
+def test_a_cache_does_not_grow_on_a_disk_that_is_nearly_full(root, monkeypatch):
+    cache = LocalCache(root)
+    for key in ("oldest", "old"):
+        with cache.held(key, fill):
+            pass
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1000, 950, 50))
+    with cache.held("new", fill, size=5):
+        pass
+    assert cache.statistics.evicted == 1
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1000, 940, 60))
+    with cache.held("newer", fill, size=5):
+        pass
+    assert cache.statistics.evicted == 1
+
+
 def test_a_disk_that_other_shards_do_not_fill_costs_none_of_them(root, elsewhere, monkeypatch):
     cache = LocalCache(root)
     with cache.held("old", fill) as old:
