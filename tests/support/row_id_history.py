@@ -17,7 +17,7 @@ from puffin_ann.declaration import RefreshOptions
 from puffin_ann.lake.read.live_files import live_files
 from puffin_ann.lake.read.row_deletes import deleted_positions
 from puffin_ann.lake.read.row_lineage import row_lineage
-from puffin_ann.lifecycle.refresh.read_changes import known_rows
+from puffin_ann.lifecycle.refresh.read_changes import known_rows, rewritten_files
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.search.open_index import open_version
 from puffin_ann.search.snapshot_view import live_state
@@ -85,9 +85,9 @@ class RowIdHistory(RuleBasedStateMachine):
         self.patch.setenv("PYICEBERG_CATALOG__TEST__WAREHOUSE", f"file://{where}/warehouse")
         self.patch.setenv("PUFFIN_ANN_CACHE_DIR", str(where / "cache"))
         self.patch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
-        self.patch.setattr(known_rows, "has_row_ids", lambda _: True)
-        self.patch.setattr(known_rows, "FILE_BYTES", 0)
-        self.patch.setattr(known_rows, "ROWS_PER_BUCKET", files_a_bucket)
+        self.patch.setattr(rewritten_files, "has_row_ids", lambda _: True)
+        self.patch.setattr(rewritten_files, "FILE_BYTES", 0)
+        self.patch.setattr(rewritten_files, "ROWS_PER_BUCKET", files_a_bucket)
         count_known(self.patch)
         library_settings.cache_clear()
         catalog = load_catalog("test")

@@ -36,8 +36,8 @@ class RefreshPlan(RunPlan):
         coverage: a coverage blob of the base snapshot; of `files` it has neither row groups nor
             skipped rows.
         cells: a partitions blob in place of that of the base version; None if that is read.
-        rewritten: a file of arrays, see `known_rows.RewrittenFiles`; None if no row is known by its
-            row id.
+        rewritten: a file of arrays, see `rewritten_files.RewrittenFiles`; None if no row is known
+            by its row id.
     """
 
     kind: Literal["refresh"] = "refresh"

@@ -74,20 +74,29 @@ class RecallMeter:
         )
 
     def measure(self, index: Index, *, width: int, probe_partitions: int) -> Measure:
-        """Search as users do, and compare; rows equal to the query count neither way."""
+        """Search as users do, and compare; rows equal to the query count neither way.
+
+        Each query is asked for as many more rows as equal it, and no more: who asks for more finds
+        more of the first k, too.
+        """
         if not len(self.queries):
             return Measure(1.0, 1.0, 1.0, 0)
-        most = int(self.truth.duplicate_counts.max())
-        found = index.search(
-            self.queries,
-            self.k + most,
-            width=width,
-            probe_partitions=probe_partitions or None,
-            allow_fewer=True,
-        )
-        counts = ~_is_duplicate(index, found, self.truth.duplicates, self.paths)
-        query, distance = (found.column(name).to_numpy()[counts] for name in ("query", "distance"))
-        return Measure.of(recalls_of(query, distance, self.truth.distances[:, : self.k]))
+        queries, distances = [], []
+        for equal in np.unique(self.truth.duplicate_counts).tolist():
+            asked = np.flatnonzero(self.truth.duplicate_counts == equal)
+            found = index.search(
+                self.queries[asked],
+                self.k + equal,
+                width=width,
+                probe_partitions=probe_partitions or None,
+                allow_fewer=True,
+            )
+            query = asked[found.column("query").to_numpy()]
+            counts = ~_is_duplicate(index, found, query, self.truth.duplicates, self.paths)
+            queries.append(query[counts])
+            distances.append(found.column("distance").to_numpy()[counts])
+        found_of = np.concatenate(queries), np.concatenate(distances)
+        return Measure.of(recalls_of(*found_of, self.truth.distances[:, : self.k]))
 
     def fastest(self, index: Index, pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
         """Return the pair of width and cells that answers the queries in the least time.
@@ -132,18 +141,21 @@ def recalls_of(
 
 
 def _is_duplicate(
-    index: Index, found: object, duplicates: NDArray[np.int64], given: Mapping[int, str] | None
+    index: Index,
+    found: object,
+    query: NDArray[np.int64],
+    duplicates: NDArray[np.int64],
+    given: Mapping[int, str] | None,
 ) -> NDArray[np.bool_]:
-    """Tell which answers are rows equal to their query."""
+    """Tell which answers are rows equal to their query, whose number each has."""
     locator = found.column("locator").combine_chunks()  # type: ignore[attr-defined]
-    query = found.column("query").to_pylist()  # type: ignore[attr-defined]
     paths = given or {
         file.file_id: index.view.files[int(index.view.rank_of_file_id[file.file_id])]
         for file in index.version.coverage.files
     }
     equal = {(q, paths[f], g, o) for q, f, g, o in duplicates.tolist()}
     rows = zip(
-        query,
+        query.tolist(),
         locator.field("file").to_pylist(),
         locator.field("row_group").to_pylist(),
         locator.field("row_offset").to_pylist(),

@@ -22,11 +22,11 @@ from puffin_ann.lifecycle.documents.run import (
 )
 from puffin_ann.lifecycle.policy.decision import Decision
 from puffin_ann.lifecycle.policy.inputs import IndexState
-from puffin_ann.lifecycle.refresh.read_changes.known_rows import find_rewritten_files
 from puffin_ann.lifecycle.refresh.read_changes.removed_rows import (
     MaskedAndRestored,
     find_restored_rows,
 )
+from puffin_ann.lifecycle.refresh.read_changes.rewritten_files import find_rewritten_files
 from puffin_ann.lifecycle.runtime.workspace import (
     Workspace,
     arrays_to_bytes,

@@ -103,10 +103,6 @@ SPREAD = 2.0
 """Standard deviations of how many of the rows found may be answered, if a condition does not depend
 on the vectors: so many more rows are wanted that one query in forty is left short."""
 
-SOME_SPREAD = 1.0
-"""The same of how widely is searched for them: by their mean, a hundredth of the answers more would
-be missed than without a condition (WordNet glosses, half of the rows allowed)."""
-
 TRIED = 32
 """Queries of a batch that are sifted first: they tell whether rows near them may be answered. Where
 to sift does not pay but could, one of so many queries is sifted all the same, and later of more:
@@ -198,8 +194,12 @@ def wanted(k: int, share: float) -> int:
 
 
 def expected(k: int, share: float) -> int:
-    """Return among how many of the nearest rows k lie that may be answered, for most queries."""
-    return math.ceil((k + SOME_SPREAD * math.sqrt(k * (1.0 - share))) / share)
+    """Return among how many of the nearest rows k lie that may be answered, by their mean.
+
+    By the width that suffices for so many, as many of the k are found as without a condition (words
+    and WordNet glosses; a quarter, half or three quarters of the rows allowed).
+    """
+    return math.ceil(k / share)
 
 
 @dataclass

@@ -111,6 +111,7 @@ class _Asked:
         self._wide = among._reach.width(wanted.k, wanted.width)
         self._key = wanted, size_of(len(queries)), allowed.gathered is None
         self.shards = 0
+        self._shares: dict[int, Vectors] = {}
 
     def may_pay(self) -> bool:
         """Tell whether to sift could be cheapest, were all rows near the queries to be answered."""
@@ -184,9 +185,15 @@ class _Asked:
 
     def _widths(self, share: float) -> NDArray[np.number[Any]]:
         """Return (q, shards), how widely to search each shard."""
-        shares = self._among._routes.nearest(self._queries, self._cells(share))
+        shares = self._nearest(self._cells(share))
         widths = np.rint(shares * self._width(share))
         return np.where(shares > 0.0, np.maximum(self._listed(share), widths), 0)
+
+    def _nearest(self, cells: int) -> Vectors:
+        """Return the ways to shards by so many cells; kept, since they are asked for again."""
+        if cells not in self._shares:
+            self._shares[cells] = self._among._routes.nearest(self._queries, cells)
+        return self._shares[cells]
 
     def _cells(self, share: float) -> int:
         near = ways.expected(self._wanted.k, share)

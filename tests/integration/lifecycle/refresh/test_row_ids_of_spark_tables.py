@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from puffin_ann.lifecycle.refresh.read_changes import known_rows
+from puffin_ann.lifecycle.refresh.read_changes import rewritten_files
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.search.versions import require_versions
 from tests.support import builds, publications
@@ -22,7 +22,7 @@ COPY_ON_WRITE = {f"write.{kind}.mode": "copy-on-write" for kind in ("delete", "u
 @pytest.fixture
 def refreshed(rest_lake, monkeypatch):
     """A table of 60 rows in two files with an index; refreshes it after SQL, and tells of that."""
-    monkeypatch.setattr(known_rows, "FILE_BYTES", 0)
+    monkeypatch.setattr(rewritten_files, "FILE_BYTES", 0)
     lake = rest_lake
     lake.create_by_spark(builds.rows(range(40)), **COPY_ON_WRITE)
     lake.sql("INSERT INTO {t} SELECT id + 40, word, embedding FROM {t} WHERE id < 20")
@@ -100,7 +100,7 @@ def test_a_rolled_back_update_is_not_taken_for_the_row_before_it(refreshed, rest
 def test_rows_of_a_table_that_was_upgraded_are_hashed_until_they_have_row_ids(
     rest_lake, monkeypatch
 ):
-    monkeypatch.setattr(known_rows, "FILE_BYTES", 0)
+    monkeypatch.setattr(rewritten_files, "FILE_BYTES", 0)
     lake = rest_lake
     lake.create_by_spark(builds.rows(range(40)), **COPY_ON_WRITE, **{"format-version": "2"})
     declared = builds.declaration(table=lake.named())

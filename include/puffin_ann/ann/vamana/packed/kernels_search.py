@@ -213,7 +213,10 @@ def _horizon(pool, full, metric, queries, query, square, vectors):  # type: igno
 
     They are in the order of their estimates: the farthest of several is where the pool ends.
     """
-    horizon = F32(-np.inf)
+    horizon, flat, dimension = F32(-np.inf), vectors.reshape(-1), U64(vectors.shape[1])
+    for i in range(max(0, full - LAST), full):
+        for z in range(U64(0), min(dimension, U64(ROW_AHEAD)), U64(16)):
+            prefetch(flat, row_of(pool[i]) * dimension + z)
     for i in range(max(0, full - LAST), full):
         row: Any = np.int64(row_of(pool[i]))
         horizon = max(horizon, F32(distance(metric, queries, query, square, vectors, row)))

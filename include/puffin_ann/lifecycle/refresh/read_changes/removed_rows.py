@@ -15,10 +15,10 @@ from puffin_ann.blobs.rows import Rows
 from puffin_ann.lake.read.coverage_diff import ALL
 from puffin_ann.lifecycle.documents.refresh import RemovedRowsOfShard
 from puffin_ann.lifecycle.documents.run import StagedFile
-from puffin_ann.lifecycle.refresh.read_changes.known_rows import (
+from puffin_ann.lifecycle.refresh.read_changes.known_rows import stage_by_file
+from puffin_ann.lifecycle.refresh.read_changes.rewritten_files import (
     RewrittenFiles,
     load_rewritten_files,
-    stage_by_file,
 )
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
 from puffin_ann.search.index_version import IndexVersion

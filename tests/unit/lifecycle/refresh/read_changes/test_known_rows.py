@@ -11,11 +11,11 @@ from puffin_ann.lifecycle.documents.refresh import KnownRowsOfBucket
 from puffin_ann.lifecycle.documents.run import StagedFile
 from puffin_ann.lifecycle.refresh.read_changes.known_rows import (
     NO_NUMBER,
-    RewrittenFiles,
     RowIds,
     RowsByRowId,
 )
 from puffin_ann.lifecycle.refresh.read_changes.relocated_rows import _doubtful
+from puffin_ann.lifecycle.refresh.read_changes.rewritten_files import RewrittenFiles
 from puffin_ann.lifecycle.runtime.workspace import arrays_to_bytes
 
 PAIRS = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 3)), max_size=12)
