@@ -100,7 +100,7 @@ def _against_bare(index: Any, shard: Any, data: DataSet, rounds: int, facts: lis
         ours=f"{len(data.queries) / mine:,.0f}/s",
         theirs=f"{len(data.queries) / theirs:,.0f}/s",
         measured=theirs / mine,
-        least=0.7,
+        least=0.85,
         aim=0.95,
         note=f"recall@10 {recall:.4f} on both sides; width {width} in the bare graph; both on "
         f"{threads} threads",

@@ -10,6 +10,7 @@ from hypothesis import settings
 
 from puffin_ann import redaction
 from puffin_ann import settings as settings_of_process
+from puffin_ann.search.conditions import paces
 from puffin_ann.settings import Settings
 
 pytest.register_assert_rewrite("tests.support")
@@ -72,6 +73,13 @@ def pytest_runtest_setup(item):
 def _no_secret_met(monkeypatch):
     """The password of one test's catalog may be a plain word in another's messages."""
     monkeypatch.setattr(redaction, "_met", {})
+
+
+@pytest.fixture(autouse=True)
+def _no_pace_kept():
+    """How long the searches of one test took is nothing to the next."""
+    yield
+    paces.forget()
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.core.kernels_merge import leave_out
 from puffin_ann.ann.core.types import HORIZON, Answers
+from puffin_ann.search.conditions.paces import Work, pace
 
 
 class Way(StrEnum):
@@ -103,6 +104,10 @@ SPREAD = 2.0
 """Standard deviations of how many of the rows found may be answered, if a condition does not depend
 on the vectors: so many more rows are wanted that one query in forty is left short."""
 
+SOME_SPREAD = 0.5
+"""The same of how widely is searched for them. By the width for their mean, a thousandth fewer of
+the answers would be found than without a condition (words, half of the rows allowed)."""
+
 TRIED = 32
 """Queries of a batch that are sifted first: they tell whether rows near them may be answered. Where
 to sift does not pay but could, one of so many queries is sifted all the same, and later of more:
@@ -136,7 +141,8 @@ def compared(rows: int, dimension: int, queries: int, sharing: float) -> float:
             With those that were answered otherwise so far among them, rows are gathered once that
             would have taken no more than what was lost by not having gathered them.
     """
-    return (COMPARED.of(queries) + GATHERED / max(1.0, sharing)) * rows * dimension
+    compared = pace(Work.COMPARE) * COMPARED.of(queries)
+    return (compared + GATHERED / max(1.0, sharing)) * rows * dimension
 
 
 def passing(share: float, near: float) -> int:
@@ -153,12 +159,12 @@ def passing(share: float, near: float) -> int:
 
 def walked(algorithm: str, dimension: int, width: float, queries: int) -> float:
     """Return the seconds a query of a search of some width, or of several together."""
-    return WIDTH[algorithm].of(dimension, queries) * width
+    return pace(Work.WALK, algorithm) * WIDTH[algorithm].of(dimension, queries) * width
 
 
 def sifted(algorithm: str, dimension: int, width: float, rows: float, queries: int) -> float:
     """Return the seconds a query of searches of some width together, that give so many rows."""
-    listed = LISTED[algorithm].of(dimension, queries) * rows
+    listed = pace(Work.WALK, algorithm) * LISTED[algorithm].of(dimension, queries) * rows
     return walked(algorithm, dimension, width, queries) + listed
 
 
@@ -194,12 +200,8 @@ def wanted(k: int, share: float) -> int:
 
 
 def expected(k: int, share: float) -> int:
-    """Return among how many of the nearest rows k lie that may be answered, by their mean.
-
-    By the width that suffices for so many, as many of the k are found as without a condition (words
-    and WordNet glosses; a quarter, half or three quarters of the rows allowed).
-    """
-    return math.ceil(k / share)
+    """Return among how many of the nearest rows k lie that may be answered, for most queries."""
+    return math.ceil((k + SOME_SPREAD * math.sqrt(k * (1.0 - share))) / share)
 
 
 @dataclass

@@ -2,8 +2,12 @@
 
 import math
 
+import numpy as np
+from numpy.typing import NDArray
+
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
+from puffin_ann.search.conditions.paces import Work, note
 from puffin_ann.search.index_version import IndexVersion
 
 
@@ -52,6 +56,27 @@ class Costs:
         share = allowed.sifted.near(min(1.0, allowed.rows_answered / max(1, self._rows)))
         together, by_shard = self._others(share, allowed, queries)
         return together <= by_shard
+
+    def note_walk(self, widths: NDArray[np.int64], k: int, seconds: float, threads: int) -> None:
+        """Learn from a search of shards that took so long.
+
+        Args:
+            widths: (shards, q) int64, how widely each was searched.
+            k: rows that each gave.
+            seconds: that it took.
+            threads: that it could take.
+        """
+        algorithm, queries = self._routing.algorithm, widths.shape[1]
+        if algorithm not in ways.WIDTH or not queries:
+            return
+        width, rows = widths.sum() / queries, k * np.count_nonzero(widths) / queries
+        cost = ways.sifted(algorithm, self._routing.dimension, float(width), float(rows), queries)
+        note(Work.WALK, algorithm, queries * cost, threads * seconds, queries)
+
+    def note_comparison(self, rows: int, queries: int, seconds: float) -> None:
+        """Learn from a comparison of gathered rows, from the seconds of all its threads."""
+        cost = ways.compared(rows, self._routing.dimension, queries, math.inf)
+        note(Work.COMPARE, "", queries * cost, seconds, queries)
 
     def _others(self, share: float, allowed: AllowedRows, queries: int) -> tuple[float, float]:
         """Return the seconds of a query, rows compared together, or each shard asked its way."""

@@ -17,6 +17,7 @@ from puffin_ann.engines import SearchableShard
 from puffin_ann.engines.reranked import Reranked
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
+from puffin_ann.search.conditions.decisions import size_of
 from puffin_ann.search.conditions.gathered import Part
 from puffin_ann.search.conditions.shard_rows import ShardRows
 from puffin_ann.search.explain.explanation import Among, ShardWay, way_of
@@ -233,8 +234,13 @@ class SnapshotShard:
         """Tell whether to compare the rows that may be answered costs less than a mask."""
         if way is not None and way is not ways.Way.SIFT:
             return way is ways.Way.COMPARE
-        compared, masked = self._costs(allowed, widths)
-        return compared <= masked
+
+        def costs_less() -> bool:
+            compared, masked = self._costs(allowed, widths)
+            return compared <= masked
+
+        question = self.entry.shard_id, size_of(len(widths)), int(widths.max())
+        return allowed.decisions.of(question, allowed.asked, costs_less)
 
     def _costs(self, allowed: AllowedRows, widths: NDArray[np.int64]) -> tuple[float, float]:
         """Return the seconds of a query, rows that may be answered compared or others masked."""

@@ -217,7 +217,10 @@ class ShardTier:
             self._opened.place(allowed)
             rows = allowed.gathered = Gathered.of([shard.part(allowed) for shard in shards])
         enter("search shards")
+        began = perf_counter()
         found = rows.nearest(queries, k, METRICS[self._routing.metric], self._threads)
+        seconds = self._threads * (perf_counter() - began)
+        self._costs.note_comparison(allowed.rows_answered, len(queries), seconds)
         return [found], rows.shard_count
 
     def exhaustive(
@@ -375,7 +378,11 @@ class ShardTier:
                 recorder.add_shard(replace(told, seconds=perf_counter() - began))
             return Source(*answers, shard.keys, shard.entry.shard_id)
 
-        return list(blas.parallel(answer, asked, at_once))
+        began = perf_counter()
+        found = list(blas.parallel(answer, asked, at_once))
+        if recorder is None and (allowed is None or sifting is not None):
+            self._costs.note_walk(columns, k, perf_counter() - began, threads * at_once)
+        return found
 
     def _ask_few(
         self,

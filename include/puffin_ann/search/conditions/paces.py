@@ -1,0 +1,59 @@
+"""How long searches and comparisons take in this process, against what was measured elsewhere.
+
+The figures of `ways` are of one machine, and of graphs that its caches held. Which way costs less
+depends on how memory and processor do here. So batches are timed, and what they took corrects the
+figures: slowly, since whatever else the machine does may lengthen any of them.
+"""
+
+from enum import Enum
+
+LEAST_QUERIES = 32
+"""Of smaller batches most is the way there and back, which takes as long whatever is done."""
+
+STEP = 1.25
+"""By how much one batch moves a figure at most: half of a batch may have been another's turn."""
+
+MOST = 4.0
+"""By how much a figure is corrected at most, either way."""
+
+
+class Work(Enum):
+    """What is timed."""
+
+    WALK = "walk"
+    COMPARE = "compare"
+
+
+_paces: dict[tuple[Work, str], float] = {}
+
+
+def pace(work: Work, engine: str = "") -> float:
+    """Return how many times as long something takes as was measured elsewhere; 1 if not known.
+
+    Args:
+        work: what is done.
+        engine: that does it; empty if none does.
+    """
+    return _paces.get((work, engine), 1.0)
+
+
+def note(work: Work, engine: str, estimated: float, seconds: float, queries: int) -> None:
+    """Learn from a batch; threads that learn at once may lose one.
+
+    Args:
+        work: see `pace`.
+        engine: see `pace`.
+        estimated: seconds of one thread that it was expected to take, as corrected so far.
+        seconds: that it took all threads together.
+        queries: in the batch.
+    """
+    if queries < LEAST_QUERIES or estimated <= 0.0:
+        return
+    before = pace(work, engine)
+    now = before * min(STEP, max(1.0 / STEP, seconds / estimated))
+    _paces[work, engine] = min(MOST, max(1.0 / MOST, now))
+
+
+def forget() -> None:
+    """Forget what was learned."""
+    _paces.clear()

@@ -1,0 +1,49 @@
+"""What batches took corrects the figures that ways are chosen by, slowly and within bounds."""
+
+import pytest
+
+from puffin_ann.search.conditions import paces, ways
+from puffin_ann.search.conditions.paces import LEAST_QUERIES, MOST, STEP, Work, note, pace
+
+
+def learn(seconds: float, times: int = 1, queries: int = LEAST_QUERIES) -> None:
+    """Let batches take so long that were expected to take a second, at the pace of before."""
+    for _ in range(times):
+        note(Work.WALK, "vamana", pace(Work.WALK, "vamana"), seconds, queries)
+
+
+def test_batches_that_take_twice_as_long_are_expected_to_after_a_few():
+    before = ways.walked("vamana", 100, 50, 1000)
+    learn(2.0)
+    assert pace(Work.WALK, "vamana") == STEP
+    learn(2.0, times=20)
+    assert ways.walked("vamana", 100, 50, 1000) == pytest.approx(2 * before)
+    learn(0.5, times=20)
+    assert ways.walked("vamana", 100, 50, 1000) == pytest.approx(before / 2)
+
+
+def test_one_batch_that_was_held_up_moves_little_and_none_moves_all():
+    learn(1e6)
+    assert pace(Work.WALK, "vamana") == STEP
+    learn(1e6, times=100)
+    assert pace(Work.WALK, "vamana") == MOST
+    learn(1e-6, times=100)
+    assert pace(Work.WALK, "vamana") == 1 / MOST
+
+
+def test_nothing_is_learned_of_few_queries_or_of_nothing():
+    learn(2.0, queries=LEAST_QUERIES - 1)
+    note(Work.WALK, "vamana", 0.0, 1.0, 1000)
+    assert pace(Work.WALK, "vamana") == 1.0
+
+
+def test_engines_and_comparisons_have_a_pace_each():
+    learn(2.0)
+    assert pace(Work.WALK, "ivf_pq") == pace(Work.COMPARE) == 1.0
+    before = ways.compared(1000, 100, 100, float("inf"))
+    note(Work.COMPARE, "", 1.0, 2.0, LEAST_QUERIES)
+    assert ways.compared(1000, 100, 100, float("inf")) == pytest.approx(STEP * before)
+
+
+def test_each_test_begins_with_the_figures_as_they_are():
+    assert not paces._paces
