@@ -280,13 +280,15 @@ def _other_engines(folder: Path) -> None:
 
 
 def _sift() -> None:
-    """Sift rows by a condition, and gather them: which is done by what costs least."""
+    """Sift rows by a condition, gather, and code them: which is done by what costs least."""
+    from puffin_ann.ann.core.byte_rows import ByteRows
     from puffin_ann.ann.core.kernels_copy import copy_rows
     from puffin_ann.ann.core.metrics import frozen
     from puffin_ann.search.conditions import ways
 
     rows = _vectors(2, WIDE)
     copy_rows(frozen(rows), np.arange(2), np.empty_like(rows), np.arange(2)[::-1].copy())
+    ByteRows.of(rows).part(0, 2).write_products(rows, np.empty((2, 2), np.float32))
     found = np.array([[2, 0, -1]]), np.array([[0.5, 1.0, np.inf]], np.float32)
     ways.sift(found, np.array([True, False, False]), 3, 1)
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.core import blas
 from puffin_ann.ann.core import kernels_exact as kernels
+from puffin_ann.ann.core.byte_rows import ByteRows
 from puffin_ann.ann.core.metrics import METRICS, Metric, frozen
 from puffin_ann.errors import QueryError
 
@@ -24,6 +25,8 @@ FEW_BLOCK_BYTES = 16 << 20
 """The same for so few, by which vectors are read once anyway."""
 ROWS_WORTH_A_THREAD = 16384
 
+_SURE = np.empty(0, np.float32)
+
 
 def search(
     queries: NDArray[np.float32],
@@ -33,6 +36,7 @@ def search(
     *,
     allowed: NDArray[np.bool_] | None = None,
     squares: NDArray[np.float64] | None = None,
+    coded: ByteRows | None = None,
     threads: int = 1,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Return the k nearest vectors of each query.
@@ -49,6 +53,8 @@ def search(
         squares: `(n,) float64`, squared norms of the vectors, and NaN where they are not known,
             which is replaced. To compute them takes as long as to compare all with one query, so
             that whoever searches the same vectors again keeps them.
+        coded: the same rows by a byte a number, for a few queries; they are read first, and those
+            rows alone as they are that may be answered.
         threads: threads to use.
 
     Returns:
@@ -62,7 +68,8 @@ def search(
         metric = METRICS[metric]
     _check(queries, vectors, k, allowed)
     known = unknown_squares(len(vectors)) if squares is None else squares
-    job = _Job(metric, frozen(queries), vectors, min(k, len(vectors)), _mask(allowed), known)
+    least = min(k, len(vectors))
+    job = _Job(metric, frozen(queries), vectors, least, _mask(allowed), known, coded)
     parts = max(1, min(threads, len(vectors) // ROWS_WORTH_A_THREAD))
     cuts = [len(vectors) * part // parts for part in range(parts + 1)]
     with blas.single_thread():
@@ -85,6 +92,7 @@ class _Job:
     k: int
     allowed: NDArray[np.bool_]
     squares: NDArray[np.float64]
+    coded: ByteRows | None
 
     def nearest_in(self, rows: tuple[int, int]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """Return `(q, k) uint64` keys, unordered, and how many of each line are used."""
@@ -125,7 +133,12 @@ class _Job:
                 kernels.squares(block, squares)
                 largest = float(squares.max())
             products = room[: len(queries) * len(block)].reshape(len(queries), len(block))
-            if is_few:
+            doubts = _SURE
+            if self.coded is not None:
+                part = self.coded.part(at, end)
+                part.write_products(queries, products)
+                doubts = part.doubts
+            elif is_few:
                 kernels.few_products(queries, block, products)
             else:
                 with np.errstate(over="ignore", invalid="ignore"):
@@ -138,6 +151,7 @@ class _Job:
                 squares,
                 largest,
                 products,
+                doubts,
                 at,
                 allowed,
                 measures,

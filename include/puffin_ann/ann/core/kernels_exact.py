@@ -138,7 +138,7 @@ def _offer(heap: NDArray[np.uint64], used: int, key: np.uint64) -> int:
 
 
 @inlined
-def _line(metric, root, longest, limit, gamma, tiny):  # type: ignore[no-untyped-def]
+def _line(metric, root, longest, limit, gamma, doubt, tiny):  # type: ignore[no-untyped-def]
     """Return (a, b, most): rows of which a · measure + b · product is not below `most` are too far.
 
     A measure is that of `_measure`, of a row of the length `longest` at most. No row is too far by
@@ -153,7 +153,7 @@ def _line(metric, root, longest, limit, gamma, tiny):  # type: ignore[no-untyped
         a, b, most = -(gamma + _SLACK) * root, -1.0, limit
     # Below the least float32 a factor or a measure loses more than its last digit.
     lost = 4.0 * tiny + (abs(a) + longest) * 2.0**-148
-    return a, b, most + abs(most) * 2.0**-22 + lost
+    return a, b, most + abs(most) * 2.0**-22 + abs(b) * root * doubt + lost
 
 
 @inlined
@@ -175,6 +175,20 @@ def _maybe_near(products, at, measures, begin, line):  # type: ignore[no-untyped
     return less_mask(low, most) | (less_mask(high, most) << _whole)
 
 
+@inlined
+def _greatest(doubts):  # type: ignore[no-untyped-def]
+    greatest = F32(0)
+    for row in range(len(doubts)):
+        greatest = max(greatest, doubts[row])
+    return greatest
+
+
+@inlined
+def _doubted(square, doubts, row):  # type: ignore[no-untyped-def]
+    """Return by how much more a product is off whose row was multiplied as its codes say."""
+    return np.sqrt(square) * doubts[row] if len(doubts) else 0.0
+
+
 @kernel()
 def scan(
     metric: int,
@@ -184,6 +198,7 @@ def scan(
     vector_squares: NDArray[np.float64],
     largest: float,
     products: NDArray[np.float32],
+    doubts: NDArray[np.float32],
     first: int,
     allowed: NDArray[np.bool_],
     measures: NDArray[np.float32],
@@ -195,7 +210,8 @@ def scan(
     A float32 product of d terms is off by at most γ·|q|·|x| with γ = d·u / (1 − d·u), u = 2⁻²⁴, in
     whatever order it was summed (Higham, Accuracy and Stability, 3.1), and by d underflows. A row
     whose surrogate less that bound exceeds what could still enter is passed over, most of them by
-    a look at many at once; the distance of every other row is computed exactly.
+    a look at many at once; the distance of every other row is computed exactly. Where what was
+    multiplied is no vector but near it, the product is off by their distance more, times |q|.
 
     Args:
         metric: code.
@@ -205,6 +221,8 @@ def scan(
         vector_squares: `(b,) float64`.
         largest: of these.
         products: `(q, b) float32`, queries times vectors; not finite where it overflowed.
+        doubts: `(b,) float32`, how far what was multiplied is from each vector, at most; empty if
+            it was the vectors.
         first: id of the block's first row.
         allowed: `(b,) bool`, or empty if all are.
         measures: `(b,) float32`, scratch.
@@ -215,12 +233,13 @@ def scan(
     gamma = 1.01 * d * _UNIT / (1.0 - d * _UNIT)
     everyone = len(allowed) == 0
     flat, longest = products.reshape(-1), np.sqrt(largest)
+    doubt = _greatest(doubts)
     for row in range(count):
         measures[row] = _measure(metric, vector_squares[row], gamma)
     for i in range(len(queries)):
         heap, square = heaps[i], query_squares[i]
         limit = _limit(metric, key_distance(heap[0])) if sizes[i] == k else np.inf
-        line = _line(metric, np.sqrt(square), longest, limit, gamma, d * _TINY)
+        line = _line(metric, np.sqrt(square), longest, limit, gamma, doubt, d * _TINY)
         is_usual = max(square, largest) < _LARGE and square * largest < _LARGE_PRODUCT
         for begin in range(0, count, _STEP):
             many = min(_STEP, count - begin)
@@ -234,13 +253,14 @@ def scan(
                     continue
                 product = np.float64(products[i, j])
                 error = gamma * np.sqrt(square * vector_squares[j]) + d * _TINY
+                error += _doubted(square, doubts, j)
                 if _least(metric, product, error, square, vector_squares[j]) > limit:
                     continue
                 key = order_key(distance(metric, queries, i, square, vectors, j), first + j)
                 sizes[i] = _offer(heap, sizes[i], key)
                 if sizes[i] == k:
                     limit = _limit(metric, key_distance(heap[0]))
-                    line = _line(metric, np.sqrt(square), longest, limit, gamma, d * _TINY)
+                    line = _line(metric, np.sqrt(square), longest, limit, gamma, doubt, d * _TINY)
 
 
 @kernel()

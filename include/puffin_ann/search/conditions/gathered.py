@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.core import exact
+from puffin_ann.ann.core.compared_rows import ComparedRows
 from puffin_ann.ann.core.metrics import Metric
 from puffin_ann.engines import SearchableShard
 from puffin_ann.search.merge import LocatorKeys, Source
@@ -39,15 +39,13 @@ class Gathered:
     """Rows that may be answered, in the order of their locators, by which ties are broken.
 
     Attributes:
-        vectors: (m, d) float32.
-        squares: (m,) float64, their squared norms, which the first search fills in.
+        rows: their vectors.
         keys: (3, m) int64: file rank, row group and row offset.
         shards: (m,) int64, ids of their shards.
         ordinals: (m,) int64, in those.
     """
 
-    vectors: NDArray[np.float32]
-    squares: NDArray[np.float64]
+    rows: ComparedRows
     keys: NDArray[np.int64]
     shards: NDArray[np.int64]
     ordinals: NDArray[np.int64]
@@ -66,14 +64,13 @@ class Gathered:
             part.engine.copy_vectors(part.ordinals, vectors, at)
         shards = np.repeat(np.array([part.shard_id for part in some], np.int64), counts)
         ordinals = np.concatenate([part.ordinals for part in some])
-        squares = exact.unknown_squares(len(vectors))
-        return cls(vectors, squares, keys[:, order], shards[order], ordinals[order])
+        return cls(ComparedRows(vectors), keys[:, order], shards[order], ordinals[order])
 
     @cached_property
     def size(self) -> int:
         """Bytes that it takes."""
-        arrays = self.vectors, self.squares, self.keys, self.shards, self.ordinals
-        return sum(array.nbytes for array in arrays)
+        arrays = self.keys, self.shards, self.ordinals
+        return self.rows.size + sum(array.nbytes for array in arrays)
 
     @cached_property
     def shard_count(self) -> int:
@@ -82,9 +79,7 @@ class Gathered:
 
     def nearest(self, queries: NDArray[np.float32], k: int, metric: Metric, threads: int) -> Source:
         """Return the k nearest rows, exactly."""
-        places, distances = exact.search(
-            queries, self.vectors, k, metric, squares=self.squares, threads=threads
-        )
+        places, distances = self.rows.nearest(queries, k, metric, threads)
 
         def keys(chosen: NDArray[np.int64]) -> LocatorKeys:
             rank, group, offset = self.keys[:, chosen]

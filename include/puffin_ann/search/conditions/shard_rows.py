@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.core import exact
+from puffin_ann.ann.core.compared_rows import ComparedRows
 from puffin_ann.ann.core.metrics import Metric
 from puffin_ann.ann.core.types import Answers
 from puffin_ann.engines import SearchableShard
@@ -21,13 +21,11 @@ class _Copied(NamedTuple):
 
     Attributes:
         ordinals: (m + 1,) int64; the last is -1, which place -1, where there is no answer, takes.
-        vectors: (m, d) float32.
-        squares: (m,) float64, their squared norms, which the first search fills in.
+        rows: (m, d) float32.
     """
 
     ordinals: NDArray[np.int64]
-    vectors: NDArray[np.float32]
-    squares: NDArray[np.float64]
+    rows: ComparedRows
 
 
 class ShardRows:
@@ -99,8 +97,10 @@ class ShardRows:
     @property
     def size(self) -> int:
         """Bytes that it takes."""
-        arrays = (self._excluded, self._ordinals, *(self._gathered or ()))
-        return sum(array.nbytes for array in arrays if array is not None)
+        gathered = self._gathered
+        arrays = [self._excluded, self._ordinals, gathered and gathered.ordinals]
+        copied = gathered.rows.size if gathered else 0
+        return copied + sum(array.nbytes for array in arrays if array is not None)
 
     def nearest(
         self,
@@ -111,17 +111,14 @@ class ShardRows:
         threads: int,
     ) -> Answers:
         """Return the k nearest of these rows, exactly, by comparing all; see `exact.search`."""
-        ordinals, vectors, squares = self._gathered or self._gather(shard)
-        places, distances = exact.search(
-            queries, vectors, k, metric, squares=squares, threads=threads
-        )
+        ordinals, rows = self._gathered or self._gather(shard)
+        places, distances = rows.nearest(queries, k, metric, threads)
         return ordinals[places], distances
 
     def _gather(self, shard: SearchableShard) -> _Copied:
         ordinals = self.ordinals
         vectors = np.ascontiguousarray(shard.vectors(ordinals))
-        squares = exact.unknown_squares(len(vectors))
-        gathered = _Copied(np.append(ordinals, -1), vectors, squares)
+        gathered = _Copied(np.append(ordinals, -1), ComparedRows(vectors))
         if vectors.nbytes <= GATHERED_BYTES:
             self._gathered = gathered
             self._tell()

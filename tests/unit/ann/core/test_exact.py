@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from puffin_ann.ann.core import exact
+from puffin_ann.ann.core.byte_rows import ByteRows
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.errors import QueryError
 
@@ -24,11 +25,14 @@ def brute_force(queries, vectors, k, metric, allowed=None):
 
 def assert_exact(queries, vectors, k, metric, allowed=None, threads=1):
     expected_ids, expected = brute_force(queries, vectors, k, metric, allowed)
-    ids, distances = exact.search(queries, vectors, k, metric, allowed=allowed, threads=threads)
-    assert ids.dtype == np.int64
-    assert distances.dtype == np.float32
-    np.testing.assert_array_equal(ids, expected_ids)
-    np.testing.assert_array_equal(distances, expected)
+    for coded in (None, ByteRows.of(vectors)):
+        ids, distances = exact.search(
+            queries, vectors, k, metric, allowed=allowed, coded=coded, threads=threads
+        )
+        assert ids.dtype == np.int64
+        assert distances.dtype == np.float32
+        np.testing.assert_array_equal(ids, expected_ids)
+        np.testing.assert_array_equal(distances, expected)
 
 
 finite = st.floats(-1e3, 1e3, width=32) | st.sampled_from([0.0, 1.0, -1.0, 2.0])
