@@ -213,6 +213,7 @@ def _let_go(index: Any, where: str) -> None:
     allowed.decisions.clear()
     for rows in allowed._shards.all():
         rows._gathered = None
+        rows.decisions.clear()
 
 
 def _cold(data: DataSet, index: Any) -> list[str]:

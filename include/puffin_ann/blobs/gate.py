@@ -97,9 +97,9 @@ def is_wider(recall: Recall | None, width: int, probe: int, wider: tuple[Wider, 
         probe: cells that it visits.
         wider: searches for more rows.
     """
-    if not wider:
-        return True
-    least = Wider(recall.k if recall else 0, width, probe)
+    if not wider or recall is None:
+        return not wider
+    least = Wider(recall.k, width, probe)
     return all(
         after.rows > before.rows
         and after.search_width >= before.search_width

@@ -50,6 +50,11 @@ def test_searches_that_contradict_each_other_are_neither_written_nor_read(wider,
         routing.decode(data)
 
 
+def test_searches_for_more_rows_than_nothing_are_refused():
+    with pytest.raises(BlobFormatError, match="more rows"):
+        routing.encode(replace(sample_wider(), recall=None))
+
+
 @pytest.mark.parametrize("length", [WIDER.itemsize - 1, (MOST_WIDER + 1) * WIDER.itemsize])
 def test_a_section_of_no_whole_records_or_too_many_is_refused(length, monkeypatch):
     with monkeypatch.context() as patch:

@@ -34,6 +34,8 @@ _LARGE, _LARGE_PRODUCT = 1e37, 1e75
 
 _load, _fill, _whole = load_of(F32X16), fill_of(F32X16), U64(16)
 _STEP = 32
+_CODED_TERMS = 16
+"""Roundings more of a product by codes: of what each code says, of its step, of its doubt."""
 
 
 @kernel()
@@ -153,7 +155,9 @@ def _line(metric, root, longest, limit, gamma, doubt, tiny):  # type: ignore[no-
         a, b, most = -(gamma + _SLACK) * root, -1.0, limit
     # Below the least float32 a factor or a measure loses more than its last digit.
     lost = 4.0 * tiny + (abs(a) + longest) * 2.0**-148
-    return a, b, most + abs(most) * 2.0**-22 + abs(b) * root * doubt + lost
+    # The product with a query of zeros is zero, however little is known of the row.
+    doubted = abs(b) * root * doubt if root > 0.0 else 0.0
+    return a, b, most + abs(most) * 2.0**-22 + doubted + lost
 
 
 @inlined
@@ -186,7 +190,7 @@ def _greatest(doubts):  # type: ignore[no-untyped-def]
 @inlined
 def _doubted(square, doubts, row):  # type: ignore[no-untyped-def]
     """Return by how much more a product is off whose row was multiplied as its codes say."""
-    return np.sqrt(square) * doubts[row] if len(doubts) else 0.0
+    return np.sqrt(square) * doubts[row] if len(doubts) and square > 0.0 else 0.0
 
 
 @kernel()
@@ -230,7 +234,8 @@ def scan(
         sizes: `(q,) int64`, entries of each heap; changed.
     """
     d, count, k = queries.shape[1], len(vectors), heaps.shape[1]
-    gamma = 1.01 * d * _UNIT / (1.0 - d * _UNIT)
+    terms = d + _CODED_TERMS if len(doubts) else d
+    gamma = 1.01 * terms * _UNIT / (1.0 - terms * _UNIT)
     everyone = len(allowed) == 0
     flat, longest = products.reshape(-1), np.sqrt(largest)
     doubt = _greatest(doubts)

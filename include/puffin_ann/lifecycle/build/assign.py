@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from puffin_ann.ann.clustering import kmeans
 from puffin_ann.ann.clustering.centroids import of_rows, radii
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.declaration import CENTROID, CentroidParameters
-from puffin_ann.errors import BadVectorsError
+from puffin_ann.errors import BadVectorsError, StagingError
 from puffin_ann.lifecycle.build.train import TrainResult
 from puffin_ann.lifecycle.documents.run import (
     Assigned,
@@ -71,6 +71,17 @@ class AssignSummary:
     truth_duplicates: NDArray[np.int64]
     truth_counts: NDArray[np.int64]
     truth_cells: NDArray[np.int32]
+
+    def without_truth(self) -> "AssignSummary":
+        """Return the figures without the exact answers, which take the most memory."""
+        nothing = ground_truth.empty(0, 1)
+        return replace(
+            self,
+            truth_distances=nothing.distances,
+            truth_duplicates=nothing.duplicates,
+            truth_counts=nothing.duplicate_counts,
+            truth_cells=nothing.cells,
+        )
 
     @property
     def truth(self) -> Truth:
@@ -221,11 +232,14 @@ def _positions(file_of: Sequence[int], bitmaps: Sequence[BitMap]) -> NDArray[np.
 
 def summarise(workspace: Workspace, outcomes: Sequence[AssignOutcome]) -> StagedFile:
     """Merge the figures of all tasks; runs on one executor, so that none pass the driver."""
-    parts = [
-        arrays_from_bytes(AssignSummary, workspace.fetch_bytes(outcome.summary))
-        for outcome in sorted(outcomes, key=lambda outcome: outcome.task)
-    ]
-    answers = ground_truth.merge([part.truth for part in parts])
+    parts, answers = [], None
+    for outcome in sorted(outcomes, key=lambda outcome: outcome.task):
+        part = arrays_from_bytes(AssignSummary, workspace.fetch_bytes(outcome.summary))
+        # Of thousands of tasks these would be most of what is held.
+        answers = ground_truth.merge([answers, part.truth]) if answers else part.truth
+        parts.append(part.without_truth())
+    if answers is None:
+        raise StagingError("no task has assigned any rows")
     summary = AssignSummary(
         counts=np.concatenate([part.counts for part in parts]),
         checksums=np.concatenate([part.checksums for part in parts]),

@@ -92,8 +92,8 @@ def of_rows(
 
 
 def merge(parts: Sequence[Truth]) -> Truth:
-    """Return the answers among all rows of all parts."""
-    k = parts[0].distances.shape[1]
+    """Return the answers among all rows of all parts, as many as each part has."""
+    k = min(part.distances.shape[1] for part in parts)
     distances, cells = _nearest(
         np.concatenate([part.distances for part in parts], axis=1),
         np.concatenate([part.cells for part in parts], axis=1),

@@ -6,12 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from puffin_ann.lifecycle.evaluate.ground_truth import MAX_DUPLICATES, Truth
 from puffin_ann.search.index import Index
 
 NORMAL_95 = 1.96
+
+Place = tuple[int, str, int, int]
+"""Of a row that equals a query: number of the query, path, row group and offset in it."""
 
 
 TIMED_ROUNDS = 7
@@ -81,7 +85,7 @@ class RecallMeter:
         """
         if not len(self.queries):
             return Measure(1.0, 1.0, 1.0, 0)
-        queries, distances = [], []
+        queries, distances, duplicates = [], [], self._duplicates(index)
         for equal in np.unique(self.truth.duplicate_counts).tolist():
             asked = np.flatnonzero(self.truth.duplicate_counts == equal)
             found = index.search(
@@ -92,11 +96,20 @@ class RecallMeter:
                 allow_fewer=True,
             )
             query = asked[found.column("query").to_numpy()]
-            counts = ~_is_duplicate(index, found, query, self.truth.duplicates, self.paths)
+            counts = ~_is_duplicate(found, query, duplicates)
             queries.append(query[counts])
             distances.append(found.column("distance").to_numpy()[counts])
         found_of = np.concatenate(queries), np.concatenate(distances)
         return Measure.of(recalls_of(*found_of, self.truth.distances[:, : self.k]))
+
+    def _duplicates(self, index: Index) -> frozenset[Place]:
+        """Return the rows that equal a query."""
+        paths = self.paths or {
+            file.file_id: index.view.files[int(index.view.rank_of_file_id[file.file_id])]
+            for file in index.version.coverage.files
+        }
+        rows = self.truth.duplicates.tolist()
+        return frozenset((query, paths[file], group, at) for query, file, group, at in rows)
 
     def fastest(self, index: Index, pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
         """Return the pair of width and cells that answers the queries in the least time.
@@ -141,19 +154,10 @@ def recalls_of(
 
 
 def _is_duplicate(
-    index: Index,
-    found: object,
-    query: NDArray[np.int64],
-    duplicates: NDArray[np.int64],
-    given: Mapping[int, str] | None,
+    found: pa.Table, query: NDArray[np.int64], duplicates: frozenset[Place]
 ) -> NDArray[np.bool_]:
     """Tell which answers are rows equal to their query, whose number each has."""
-    locator = found.column("locator").combine_chunks()  # type: ignore[attr-defined]
-    paths = given or {
-        file.file_id: index.view.files[int(index.view.rank_of_file_id[file.file_id])]
-        for file in index.version.coverage.files
-    }
-    equal = {(q, paths[f], g, o) for q, f, g, o in duplicates.tolist()}
+    locator = found.column("locator").combine_chunks()
     rows = zip(
         query.tolist(),
         locator.field("file").to_pylist(),
@@ -161,4 +165,4 @@ def _is_duplicate(
         locator.field("row_offset").to_pylist(),
         strict=True,
     )
-    return np.array([row in equal for row in rows], dtype=np.bool_)
+    return np.array([row in duplicates for row in rows], dtype=np.bool_)

@@ -25,7 +25,8 @@ TIMES = (2, 4, 8)
 """How many times k rows are searched for."""
 
 MOST = 320
-"""Rows that are searched for, at most: each task keeps so many true neighbours of each query."""
+"""Rows beyond the gate's k that are searched for, at most: each task keeps as many true neighbours
+of each query."""
 
 
 def depth(k: int) -> int:

@@ -42,8 +42,9 @@ other processes bring meanwhile counts then."""
 LOOKS_SHARE = 20
 """Below it they are looked at once in so many times what a look takes: to fill a cache with ten
 thousand shards takes no longer for each the more there are."""
-LEFT_FREE = 0.05
-"""Share of the disk beyond which the cache does not grow: it is left to others."""
+LEFT_FREE, LEFT_FREE_BYTES = 0.05, 8 << 30
+"""Share of the disk that is left to others, and bytes at most: with less of it free, each shard
+that comes has others of its size make way, as far as there are any."""
 
 
 @dataclass
@@ -260,8 +261,9 @@ class LocalCache:
     def _free_disk(self, size: int) -> None:
         """Have others make way for a shard of so many bytes where the disk is nearly full."""
         disk = shutil.disk_usage(self.root)
-        short = size + int(LEFT_FREE * disk.total) - disk.free
-        if short > 0:
+        left_free = min(LEFT_FREE_BYTES, int(LEFT_FREE * disk.total))
+        short = size + left_free - disk.free
+        if size and short > 0:
             self._evict(min(size, short))
 
     def _make_room(self, size: int) -> bool:

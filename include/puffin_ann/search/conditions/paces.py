@@ -44,7 +44,7 @@ def note(work: Work, engine: str, estimated: float, seconds: float, queries: int
         work: see `pace`.
         engine: see `pace`.
         estimated: seconds of one thread that it was expected to take, as corrected so far.
-        seconds: that it took all threads together.
+        seconds: that it took, times the threads it could take.
         queries: in the batch.
     """
     if queries < LEAST_QUERIES or estimated <= 0.0:

@@ -11,6 +11,7 @@ from puffin_ann.ann.core.compared_rows import ComparedRows
 from puffin_ann.ann.core.metrics import Metric
 from puffin_ann.ann.core.types import Answers
 from puffin_ann.engines import SearchableShard
+from puffin_ann.search.conditions.decisions import Decisions
 
 GATHERED_BYTES = 64 << 20
 """Rows are copied side by side if they take no more, else picked out again for each search."""
@@ -41,6 +42,7 @@ class ShardRows:
 
     Attributes:
         count: as given.
+        decisions: whether to compare them was found to cost less than to search past the others.
         when_grown: is called when it takes more bytes than before.
     """
 
@@ -55,6 +57,7 @@ class ShardRows:
         self._excluded, self._ordinals = excluded, ordinals
         self._gathered: _Copied | None = None
         self._lock = threading.Lock()
+        self.decisions = Decisions()
         self.when_grown: Callable[[], None] | None = None
 
     @classmethod

@@ -5,6 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.core.exact import ROWS_WORTH_A_THREAD
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.paces import Work, note
@@ -58,7 +59,7 @@ class Costs:
         return together <= by_shard
 
     def note_walk(self, widths: NDArray[np.int64], k: int, seconds: float, threads: int) -> None:
-        """Learn from a search of shards that took so long.
+        """Learn from a search of shards that took so long, unless the table was read for it.
 
         Args:
             widths: (shards, q) int64, how widely each was searched.
@@ -67,16 +68,18 @@ class Costs:
             threads: that it could take.
         """
         algorithm, queries = self._routing.algorithm, widths.shape[1]
-        if algorithm not in ways.WIDTH or not queries:
+        is_whole = self._routing.vectors == "float32"
+        if algorithm not in ways.WIDTH or not queries or not is_whole:
             return
         width, rows = widths.sum() / queries, k * np.count_nonzero(widths) / queries
         cost = ways.sifted(algorithm, self._routing.dimension, float(width), float(rows), queries)
         note(Work.WALK, algorithm, queries * cost, threads * seconds, queries)
 
-    def note_comparison(self, rows: int, queries: int, seconds: float) -> None:
-        """Learn from a comparison of gathered rows, from the seconds of all its threads."""
+    def note_comparison(self, rows: int, queries: int, seconds: float, threads: int) -> None:
+        """Learn from a comparison of gathered rows; see `note_walk`."""
         cost = ways.compared(rows, self._routing.dimension, queries, math.inf)
-        note(Work.COMPARE, "", queries * cost, seconds, queries)
+        used = max(1, min(threads, rows // ROWS_WORTH_A_THREAD))
+        note(Work.COMPARE, "", queries * cost, used * seconds, queries)
 
     def _others(self, share: float, allowed: AllowedRows, queries: int) -> tuple[float, float]:
         """Return the seconds of a query, rows compared together, or each shard asked its way."""

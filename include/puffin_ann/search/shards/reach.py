@@ -45,8 +45,9 @@ class Reach:
     def _known(self) -> tuple[Wider, ...]:
         """What suffices for some rows and, if that was measured, for ever more of them."""
         routing = self.routing
-        rows = routing.recall.k if routing.recall else GATED
-        least = Wider(rows, routing.search_width, max(1, routing.probe_partitions))
+        rows = max(1, routing.recall.k) if routing.recall else GATED
+        width, cells = max(1, routing.search_width), max(1, routing.probe_partitions)
+        least = Wider(rows, width, cells)
         return least, *routing.wider
 
     def width(self, rows: int, asked: int | None) -> int:
@@ -57,8 +58,13 @@ class Reach:
 
     def wider(self, rows: int, wide: int, enough: int) -> int:
         """Return how wide to search for some rows, if `wide` finds `enough` of them well enough."""
-        if rows > enough:
+        last = self._known[-1].rows
+        if enough < rows <= last:
             wide = round(wide * self._suffices(rows) / self._suffices(enough))
+        elif rows > enough:
+            known = max(last, enough)
+            measured = wide * self._suffices(known) / self._suffices(enough)
+            wide = round(WIDER * measured + WIDER_EACH * (rows - known))
         return min(WIDEST, max(wide, rows))
 
     def cells(self, rows: int, asked: int | None) -> int:
@@ -69,7 +75,7 @@ class Reach:
         if rows > last.rows:
             more: float = (rows / last.rows) ** FARTHER
             return math.ceil(last.probe_partitions * more)
-        return math.ceil(self._between(rows, attrgetter("probe_partitions")))
+        return math.ceil(round(self._between(rows, attrgetter("probe_partitions")), 6))
 
     def _suffices(self, rows: int) -> float:
         """Return the width that suffices for some rows."""

@@ -239,8 +239,9 @@ class SnapshotShard:
             compared, masked = self._costs(allowed, widths)
             return compared <= masked
 
-        question = self.entry.shard_id, size_of(len(widths)), int(widths.max())
-        return allowed.decisions.of(question, allowed.asked, costs_less)
+        rows = self.allowed(allowed)
+        question = size_of(len(widths)), int(widths.max()), rows.is_gathered
+        return rows.decisions.of(question, allowed.asked, costs_less)
 
     def _costs(self, allowed: AllowedRows, widths: NDArray[np.int64]) -> tuple[float, float]:
         """Return the seconds of a query, rows that may be answered compared or others masked."""

@@ -219,8 +219,8 @@ class ShardTier:
         enter("search shards")
         began = perf_counter()
         found = rows.nearest(queries, k, METRICS[self._routing.metric], self._threads)
-        seconds = self._threads * (perf_counter() - began)
-        self._costs.note_comparison(allowed.rows_answered, len(queries), seconds)
+        seconds = perf_counter() - began
+        self._costs.note_comparison(allowed.rows_answered, len(queries), seconds, self._threads)
         return [found], rows.shard_count
 
     def exhaustive(
@@ -381,7 +381,8 @@ class ShardTier:
         began = perf_counter()
         found = list(blas.parallel(answer, asked, at_once))
         if recorder is None and (allowed is None or sifting is not None):
-            self._costs.note_walk(columns, k, perf_counter() - began, threads * at_once)
+            listed = sifting[0] if sifting and self._routing.algorithm != "vamana" else k
+            self._costs.note_walk(columns, listed, perf_counter() - began, threads * at_once)
         return found
 
     def _ask_few(

@@ -36,6 +36,19 @@ def test_of_a_row_too_long_or_short_to_be_summed_up_nothing_is_told():
 
 
 @pytest.mark.parametrize("metric", sorted(METRICS))
+@pytest.mark.parametrize("length", [0.0, 1e-30, 1.0])
+def test_rows_of_which_nothing_is_told_are_measured_whatever_the_query(metric, length):
+    rng = np.random.default_rng(2)
+    rows = rng.standard_normal((256, 64), dtype=np.float32)
+    rows[200], rows[17] = 1e-12, 0.0
+    query = (length * rng.standard_normal((1, 64))).astype(np.float32)
+    found = exact.search(query, rows, 3, metric, coded=ByteRows.of(rows))
+    expected = exact.search(query, rows, 3, metric)
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_array_equal(found[1], expected[1])
+
+
+@pytest.mark.parametrize("metric", sorted(METRICS))
 def test_rows_that_are_compared_again_and_again_are_coded_and_the_answers_stay(metric, monkeypatch):
     rng = np.random.default_rng(1)
     rows = rng.standard_normal((3000, WIDE + 3), dtype=np.float32)

@@ -62,3 +62,10 @@ def test_no_queries_and_no_rows_have_empty_answers():
     )
     found = ground_truth.of_rows(np.ones((2, 2), np.float32), _rows(none, 0), K, "l2", threads=1)
     assert np.isinf(found.distances).all()
+
+
+def test_of_parts_that_know_more_and_fewer_neighbours_as_many_are_known_as_of_each():
+    few, many = (ground_truth.empty(2, k) for k in (3, 8))
+    many.distances[:] = np.arange(8)
+    found = ground_truth.merge([many, few])
+    assert found.distances.shape == found.cells.shape == (2, 3)

@@ -45,5 +45,22 @@ def test_a_width_that_was_asked_for_grows_as_measured():
     assert reach.wider(20, reach.width(10, None), 10) == reach.width(20, None)
 
 
+def test_beyond_what_was_measured_a_width_that_was_asked_for_grows_by_rows_alone():
+    assert Reach(MEASURED).wider(1040, 1000, 10) < 1000 * 3 * 1.2 + 1.5 * 1000
+    assert Reach(ROUTING).wider(1010, 1000, 10) == 1100 + 1500
+    assert Reach(MEASURED).wider(90, 100, 60) == 110 + 45
+
+
+def test_a_width_of_nothing_is_taken_for_the_least():
+    reach = Reach(replace(ROUTING, search_width=0, probe_partitions=0))
+    assert (reach.width(1, None), reach.cells(10, None)) == (1, 1)
+    assert reach.wider(20, 10, 10) >= 20
+
+
+def test_cells_between_equal_figures_are_as_many():
+    reach = Reach(replace(MEASURED, probe_partitions=3, wider=(Wider(20, 30, 3), Wider(40, 60, 3))))
+    assert {reach.cells(rows, None) for rows in range(10, 41)} == {3}
+
+
 def test_where_nothing_was_measured_a_width_suffices_for_the_default_k():
     assert Reach(replace(ROUTING, recall=None)).width(10, None) == 20
