@@ -74,18 +74,14 @@ def put_wider(writer: ContainerWriter, wider: tuple[Wider, ...]) -> None:
 
 
 def wider_in(reader: ContainerReader) -> tuple[Wider, ...]:
-    """Return what a blob says of searches for more rows; `BlobFormatError` if it has too many."""
+    """Return what a blob says of searches for more rows; `BlobFormatError` if it cannot be."""
     if "wide" not in reader:
         return ()
-    records: NDArray[Any] = np.frombuffer(_whole(reader), WIDER)
-    return tuple(Wider(*record) for record in records.tolist())
-
-
-def _whole(reader: ContainerReader) -> bytes:
     length = reader.sections["wide"].length
     if length % WIDER.itemsize or length > MOST_WIDER * WIDER.itemsize:
         raise BlobFormatError(f"{reader.kind} blob: section wide of {length} bytes")
-    return reader.read("wide")
+    records: NDArray[Any] = np.frombuffer(reader.read("wide"), WIDER)
+    return tuple(Wider(*record) for record in records.tolist())
 
 
 def is_wider(recall: Recall | None, width: int, probe: int, wider: tuple[Wider, ...]) -> bool:

@@ -58,14 +58,14 @@ class Reach:
 
     def wider(self, rows: int, wide: int, enough: int) -> int:
         """Return how wide to search for some rows, if `wide` finds `enough` of them well enough."""
-        last = self._known[-1].rows
-        if enough < rows <= last:
-            wide = round(wide * self._suffices(rows) / self._suffices(enough))
-        elif rows > enough:
-            known = max(last, enough)
-            measured = wide * self._suffices(known) / self._suffices(enough)
-            wide = round(WIDER * measured + WIDER_EACH * (rows - known))
-        return min(WIDEST, max(wide, rows))
+        if rows <= enough:
+            return min(WIDEST, max(wide, rows))
+        # As was measured, in proportion; beyond that by rows, however wide was asked for.
+        known = max(enough, min(rows, self._known[-1].rows))
+        wider = wide * self._suffices(known) / self._suffices(enough)
+        if rows > known:
+            wider = WIDER * wider + WIDER_EACH * (rows - known)
+        return min(WIDEST, max(round(wider), rows))
 
     def cells(self, rows: int, asked: int | None) -> int:
         """Return how many cells to probe for some rows: as asked, if anything was."""
