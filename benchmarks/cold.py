@@ -36,7 +36,7 @@ from benchmarks.data import (
 from benchmarks.results import Result, Row
 from benchmarks.s3 import on_s3
 from benchmarks.settle import settle
-from puffin_ann.ann.core.exact import search as exact_answers
+from puffin_ann.ann.exact.brute_force import search as exact_answers
 
 CELLS = 256
 """Of each of the four shards."""

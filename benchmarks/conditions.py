@@ -26,7 +26,7 @@ from benchmarks.condition_peers import RECALL, Answered, Asked, Faiss, Lance, le
 from benchmarks.data import NEIGHBOURS, DataSet, load
 from benchmarks.results import Result
 from benchmarks.settle import settle
-from puffin_ann.ann.core import exact
+from puffin_ann.ann.exact import brute_force
 
 SHARES = (50.0, 10.0, 1.0, 0.1)
 """Of the rows, in percent."""
@@ -112,7 +112,7 @@ def _asked(data: DataSet, columns: dict[str, NDArray[np.int64]], kind: str, shar
         chosen = order[:AT_AN_END] if kind == "correlated" else order[-AT_AN_END:]
         queries = queries[chosen]
     allowed = columns[column] < most
-    _, distances = exact.search(queries, data.vectors[allowed], NEIGHBOURS, "l2", threads=2)
+    _, distances = brute_force.search(queries, data.vectors[allowed], NEIGHBOURS, "l2", threads=2)
     farthest = distances[:, -1:] * np.float32(1 + 1e-5)
     return Asked(queries, f"{column} < {most}", allowed, farthest)
 

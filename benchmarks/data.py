@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from benchmarks.failures import CannotMeasureError
-from puffin_ann.ann.core import exact
+from puffin_ann.ann.exact import brute_force
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = ROOT / "include" / "sample_data" / "glove-100d-20k.parquet"
@@ -125,7 +125,7 @@ def _mixed(name: str, path: Path) -> DataSet:
 
 
 def _with_truth(name: str, vectors: NDArray[np.float32], queries: NDArray[np.float32]) -> DataSet:
-    truth, _ = exact.search(queries, vectors, NEIGHBOURS, "l2", threads=2)
+    truth, _ = brute_force.search(queries, vectors, NEIGHBOURS, "l2", threads=2)
     return DataSet(name, vectors, queries, truth)
 
 

@@ -14,7 +14,7 @@ from benchmarks import engines, lakehouse
 from benchmarks.data import NEIGHBOURS, QUERIES, DataSet, load, recall
 from benchmarks.race import Point, rate_at, rate_text
 from benchmarks.results import Result, Row
-from puffin_ann.ann.core import exact
+from puffin_ann.ann.exact import brute_force
 from puffin_ann.engines import SearchableShard, engine
 
 RECALL = 0.95
@@ -64,7 +64,7 @@ class Mask:
     def of(cls, data: DataSet, share: str, place: str, *, anew: bool) -> "Mask":
         """Mark rows of a data set, and find the nearest of the others."""
         deleted = mark_deleted(data.vectors, share, place)
-        truth = exact.search(
+        truth = brute_force.search(
             data.queries, data.vectors, NEIGHBOURS, "l2", allowed=deleted == 0, threads=2
         )[0]
         return cls(share, place, deleted, truth, anew)

@@ -15,7 +15,7 @@ from benchmarks import engines, lakehouse, lance_tables
 from benchmarks.data import NEIGHBOURS, DataSet, load
 from benchmarks.race import Contender, Curve, Point, effort_at, race, rate_at
 from benchmarks.results import Result, Row
-from puffin_ann.ann.core import exact
+from puffin_ann.ann.exact import brute_force
 from puffin_ann.settings import settings
 
 RECALL = 0.95
@@ -109,7 +109,7 @@ def _against_bare(index: Any, shard: Any, data: DataSet, rounds: int, facts: lis
 
 def _of_more(index: Any, data: DataSet) -> Row:
     """Tell which part of ten times as many neighbours is found by the defaults."""
-    _, nearest = exact.search(data.queries, data.vectors, MORE_NEIGHBOURS, "l2", threads=2)
+    _, nearest = brute_force.search(data.queries, data.vectors, MORE_NEIGHBOURS, "l2", threads=2)
     found = index.search(data.queries, MORE_NEIGHBOURS).column("distance").to_numpy()
     is_near = found.reshape(nearest.shape) <= nearest[:, -1:] * np.float32(1 + 1e-5)
     recall = float(is_near.mean())

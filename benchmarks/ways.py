@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from benchmarks import engines
 from benchmarks.data import NEIGHBOURS, SAMPLE, matrix
-from puffin_ann.ann.core import exact
+from puffin_ann.ann.exact import brute_force
 from puffin_ann.search.conditions.gathered import Gathered, Part
 from puffin_ann.search.merge import LocatorKeys
 
@@ -38,8 +38,8 @@ def measure() -> Iterator[str]:
         excluded = (~allowed).view(np.uint8)
         gathered = np.ascontiguousarray(vectors[allowed])
         far, asking = _far_half(vectors, queries)
-        squares = exact.unknown_squares(len(gathered))
-        compared = partial(exact.search, vectors=gathered, k=NEIGHBOURS, metric="l2")
+        squares = brute_force.unknown_squares(len(gathered))
+        compared = partial(brute_force.search, vectors=gathered, k=NEIGHBOURS, metric="l2")
         compare = _seconds(partial(compared, squares=squares), queries)
         values = gathered.size
         yield (

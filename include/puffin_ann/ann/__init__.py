@@ -3,7 +3,8 @@
     vamana | hnsw | ivf    the engines' own structures: build, insert, search
     graph                  what searches of graphs share
     clustering             k-means, bounds by centroid and radius, product quantisation
-    core                   metrics, exact search, threads of the linear algebra library
+    exact                  the nearest rows by comparing every one
+    core                   metrics, masks, threads of the linear algebra library
     simd                   vector instructions, for which the kernels are compiled
 
 A file named `kernels_*` holds loops that Numba compiles; the file without the prefix calls them.

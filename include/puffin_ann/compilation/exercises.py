@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from puffin_ann.ann.core.range_search import FEW_QUERIES
+from puffin_ann.ann.exact.range_search import FEW_QUERIES
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -281,14 +281,18 @@ def _other_engines(folder: Path) -> None:
 
 def _sift() -> None:
     """Sift rows by a condition, gather, and code them: which is done by what costs least."""
-    from puffin_ann.ann.core.byte_rows import ByteRows
+    from puffin_ann.ann.core import metrics
     from puffin_ann.ann.core.kernels_copy import copy_rows
-    from puffin_ann.ann.core.metrics import frozen
+    from puffin_ann.ann.exact.compared_rows import WORTH_CODING, ComparedRows
+    from puffin_ann.ann.exact.kernels_coding import BLOCK
     from puffin_ann.search.conditions import ways
 
     rows = _vectors(2, WIDE)
-    copy_rows(frozen(rows), np.arange(2), np.empty_like(rows), np.arange(2)[::-1].copy())
-    ByteRows.of(rows).part(0, 2).write_products(rows, np.empty((2, 2), np.float32))
+    copy_rows(metrics.frozen(rows), np.arange(2), np.empty_like(rows), np.arange(2)[::-1].copy())
+    compared = ComparedRows(_vectors(BLOCK, WIDE), metrics.METRICS["l2"])
+    compared.nearest(np.repeat(rows, WORTH_CODING, axis=0), 1)
+    for few in (rows[:1], rows):
+        compared.nearest(few, 1)
     found = np.array([[2, 0, -1]]), np.array([[0.5, 1.0, np.inf]], np.float32)
     ways.sift(found, np.array([True, False, False]), 3, 1)
 

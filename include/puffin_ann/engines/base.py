@@ -75,9 +75,13 @@ class SearchableShard(Protocol):
         *,
         deleted: RowMask = None,
         allowed: RowMask = None,
+        within: NDArray[np.float32] | None = None,
         threads: int = 1,
     ) -> Answers:
-        """Return the k nearest rows of each query that may be answered, exactly."""
+        """Return the k nearest rows of each query that may be answered, exactly.
+
+        Rows farther than `within`, (q,) float32, may be left out.
+        """
 
     def vectors(self, ordinals: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the stored vectors of rows, `(m, d) float32`."""

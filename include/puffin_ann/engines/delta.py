@@ -76,10 +76,13 @@ class DeltaShard:
         *,
         deleted: RowMask = None,
         allowed: RowMask = None,
+        within: NDArray[np.float32] | None = None,
         threads: int = 1,
     ) -> Answers:
         """Return the k nearest rows of each query that may be answered, exactly."""
-        return self._shard.exhaustive(queries, k, deleted=deleted, allowed=allowed, threads=threads)
+        return self._shard.exhaustive(
+            queries, k, deleted=deleted, allowed=allowed, within=within, threads=threads
+        )
 
     def vectors(self, ordinals: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the stored vectors of rows, `(m, d) float32`."""

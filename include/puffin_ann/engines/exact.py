@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from puffin_ann.ann.core import exact
 from puffin_ann.ann.core.kernels_copy import copy_rows
 from puffin_ann.ann.core.metrics import METRICS, frozen
 from puffin_ann.ann.core.types import Answers, Width
+from puffin_ann.ann.exact.compared_rows import ComparedRows
 from puffin_ann.ann.vamana import append_files
 from puffin_ann.blobs import graph as graph_blob
 from puffin_ann.blobs.encoding.stored_vectors import PLAIN, Stored
@@ -104,24 +104,23 @@ class StoredVectors:
         *,
         deleted: RowMask = None,
         allowed: RowMask = None,
+        within: NDArray[np.float32] | None = None,
         threads: int = 1,
     ) -> Answers:
         """Return the k nearest rows of each query that may be answered, exactly."""
         excluded = exclude(deleted, allowed, self.rows)
-        return exact.search(
+        return self._compared.nearest(
             check_search(queries, k, self.dimension),
-            self._vectors,
             k,
-            self._metric,
             allowed=None if excluded is None else excluded == 0,
-            squares=self._squares,
+            within=within,
             threads=threads,
         )
 
     @cached_property
-    def _squares(self) -> NDArray[np.float64]:
-        """Squared norms of the rows, as far as searches have filled them in."""
-        return exact.unknown_squares(len(self._vectors))
+    def _compared(self) -> ComparedRows:
+        """The rows, and what was found out by searches that compared them."""
+        return ComparedRows(self._vectors, self._metric)
 
     @property
     def all_vectors(self) -> NDArray[np.float32]:

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.core import exact
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.ann.core.range_search import rows_nearer
 from puffin_ann.ann.core.types import Answers, Width
+from puffin_ann.ann.exact import brute_force
+from puffin_ann.ann.exact.range_search import rows_nearer
 from puffin_ann.engines.base import RowMask, SearchableShard, check_search, exclude
 
 GATHERED_BYTES = 256 << 20
@@ -183,6 +183,7 @@ class CodesReranked(_Rerank):
         *,
         deleted: RowMask = None,
         allowed: RowMask = None,
+        within: NDArray[np.float32] | None = None,
         threads: int = 1,
     ) -> Answers:
         """Return the k nearest rows of each query that may be answered, exactly."""
@@ -190,7 +191,7 @@ class CodesReranked(_Rerank):
         mask = exclude(deleted, allowed, self.rows)
         best = _nothing(len(queries), k)
         for ordinals in blocks_of(self._table.order, mask):
-            places, near = exact.search(
+            places, near = brute_force.search(
                 queries, self._table.read(ordinals), k, self._metric, threads=threads
             )
             found = np.append(ordinals, -1)[places], near
@@ -248,6 +249,7 @@ class RoundedReranked(_Rerank):
         *,
         deleted: RowMask = None,
         allowed: RowMask = None,
+        within: NDArray[np.float32] | None = None,
         threads: int = 1,
     ) -> Answers:
         """Return the k nearest rows of each query that may be answered, exactly."""

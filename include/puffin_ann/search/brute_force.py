@@ -10,8 +10,8 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyroaring import BitMap
 
-from puffin_ann.ann.core import exact
 from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.ann.exact import brute_force
 from puffin_ann.lake.read.coverage_diff import ALL, Positions
 from puffin_ann.lake.read.parquet import open_file, read_vectors
 from puffin_ann.lake.read.vector_column import VectorColumn
@@ -85,7 +85,7 @@ class Scan:
         """
         best = Best(len(queries), k)
         for batch in self.batches(queries.shape[1], allowed):
-            ids, distances = exact.search(
+            ids, distances = brute_force.search(
                 queries, batch.vectors, k, self._metric, threads=settings().thread_count
             )
             best.add(batch, ids, distances)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.core.range_search import rows_nearer
+from puffin_ann.ann.exact.range_search import rows_nearer
 from puffin_ann.search.brute_force import RowBatch
 from puffin_ann.search.merge import LocatorKeys
 from puffin_ann.settings import settings

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from puffin_ann import open_index
-from puffin_ann.ann.core import exact
+from puffin_ann.ann.exact import brute_force
 from puffin_ann.search.conditions.ways import Way
 from tests.support import builds
 from tests.support.paths import SAMPLE
@@ -32,7 +32,7 @@ def index_and_words(catalog):
 
 def recall(answers, queries, vectors, k):
     found = answers["distance"].to_numpy().reshape(len(queries), k)
-    _, nearest = exact.search(queries, vectors, k, "l2")
+    _, nearest = brute_force.search(queries, vectors, k, "l2")
     return float((found <= nearest[:, -1:] * np.float32(1 + 1e-5)).mean())
 
 

@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from puffin_ann.ann.core import exact
+from puffin_ann.ann.exact import brute_force
 from puffin_ann.blobs.encoding import stored_vectors
 from puffin_ann.blobs.encoding.stored_vectors import Stored
 from puffin_ann.declaration import AUTO, FORMS_OF
@@ -78,14 +78,14 @@ def test_answers_are_exact_whatever_is_stored(algorithm, form, metric, tmp_path)
     for deleted in (None, rng.random(len(vectors)) < 0.5, rng.random(len(vectors)) < 0.985):
         allowed = None if deleted is None else ~deleted
         for k in (1, 10, 40):
-            truth = exact.search(queries, vectors, k, metric, allowed=allowed)
+            truth = brute_force.search(queries, vectors, k, metric, allowed=allowed)
             found = shard.exhaustive(queries, k, deleted=deleted)
             np.testing.assert_array_equal(found[0], truth[0])
             np.testing.assert_array_equal(found[1], truth[1])
             ids, near = shard.search(queries, k, width=64, deleted=deleted)
             assert ((ids >= 0).sum(axis=1) == (truth[0] >= 0).sum(axis=1)).all()
             assert deleted is None or not deleted[ids[ids >= 0]].any()
-            every = exact.search(queries, vectors, len(vectors), metric)
+            every = brute_force.search(queries, vectors, len(vectors), metric)
             for line, (row, distance) in enumerate(zip(ids, near, strict=True)):
                 known = dict(zip(every[0][line].tolist(), every[1][line].tolist(), strict=True))
                 there = row >= 0
@@ -102,7 +102,7 @@ def test_no_row_nearer_than_a_distance_is_ruled_out(algorithm, form, metric, tmp
     table = Counted(vectors, 0, len(vectors))
     blob = written(algorithm, form, vectors, metric, tmp_path)
     shard = opened(algorithm, blob, tmp_path / "unpacked", table)
-    truth = exact.search(queries, vectors, len(vectors), metric)
+    truth = brute_force.search(queries, vectors, len(vectors), metric)
     for share in (0, 0.01, 0.3, 1):
         limit = float(np.quantile(truth[1], share))
         near = {*truth[0][truth[1] < limit].tolist()}
@@ -156,7 +156,7 @@ def test_inserted_rows_leave_the_errors_of_others_as_they_are(algorithm, form, t
     if form != "none":
         np.testing.assert_array_equal(after.errors[: len(vectors)], before.errors)
     queries = rows(10, seed=5)
-    truth = exact.search(queries, every, 10, "l2")
+    truth = brute_force.search(queries, every, 10, "l2")
     np.testing.assert_array_equal(shard.exhaustive(queries, 10)[0], truth[0])
     assert (shard.search(queries, 10, width=64)[1] <= truth[1][:, -1:]).mean() > 0.9
 
@@ -166,7 +166,7 @@ def test_queries_and_rows_of_any_size_without_vectors(scale, tmp_path):
     vectors, queries = rows() * np.float32(scale), rows(5, seed=1) * np.float32(scale)
     blob = written("ivf_pq", "none", vectors, "l2", tmp_path)
     shard = opened("ivf_pq", blob, tmp_path / "unpacked", Counted(vectors, 0, len(vectors)))
-    truth = exact.search(queries, vectors, 10, "l2")
+    truth = brute_force.search(queries, vectors, 10, "l2")
     np.testing.assert_array_equal(shard.exhaustive(queries, 10)[0], truth[0])
     far = shard.search(np.full((1, 12), 1e30, np.float32), 10, width=32)
     assert (far[0] >= 0).all()

@@ -12,7 +12,7 @@ import io, json, sys, tempfile, time
 from pathlib import Path
 import numpy as np
 from puffin_ann.ann.clustering import kmeans
-from puffin_ann.ann.core import exact
+from puffin_ann.ann.exact import brute_force
 from puffin_ann.engines import engine
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.settings import settings
@@ -46,7 +46,7 @@ def run(folder):
     timed("search", search)
     timed("insert", insert)
     timed("train", lambda: kmeans.train(vectors, 64, seed=0, threads=threads))
-    timed("exact", lambda: exact.search(vectors, vectors, 10, "l2", threads=threads))
+    timed("exact", lambda: brute_force.search(vectors, vectors, 10, "l2", threads=threads))
 
 def new(folder, name):
     Path(folder, name).mkdir()

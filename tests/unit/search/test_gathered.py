@@ -6,7 +6,6 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.engines.exact import StoredVectors
 from puffin_ann.search.conditions.gathered import Gathered, Part
 from puffin_ann.search.merge import in_shards, keys_of, merge
@@ -36,7 +35,7 @@ def test_rows_of_all_shards_are_ordered_by_distance_and_locator(rows, apart, k, 
             Part(shard_id, engine, np.arange(len(mine)), lambda some, held=locators: held[some].T)
         )
     query = np.array([[0.5, 0.25]], np.float32)
-    source = Gathered.of(parts).nearest(query, k, METRICS["l2"], 1)
+    source = Gathered.of(parts).nearest(query, k, 1)
     merged = merge([source], k)
     there = merged.sources[0] >= 0
     origin, ordinals = merged.sources[0][there], merged.ordinals[0][there]

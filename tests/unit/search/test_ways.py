@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puffin_ann.ann.core import exact
 from puffin_ann.ann.core.types import HORIZON, SEEN, THROUGH
+from puffin_ann.ann.exact import brute_force
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.shards.reach import Reach
 from tests.support.blob_samples import sample_routing
@@ -107,7 +107,7 @@ def mixed(tmp_path_factory):
 
 
 def _recall(distances, vectors, queries):
-    _, exact_ones = exact.search(queries, vectors, 10, "l2")
+    _, exact_ones = brute_force.search(queries, vectors, 10, "l2")
     return float((distances <= exact_ones[:, -1:] * np.float32(1 + 1e-5)).mean())
 
 

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from puffin_ann.ann.core import blas
 from puffin_ann.ann.core.known_masks import KnownMask
 from puffin_ann.ann.core.lasting_masks import LastingMasks
-from puffin_ann.ann.core.live_rows import LiveRows
 from puffin_ann.ann.core.memmap import read_only
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.core.types import Answers, Fields, Width
+from puffin_ann.ann.exact.live_rows import LiveRows
 from puffin_ann.ann.graph.arguments import QueryBatch
 from puffin_ann.ann.graph.primitives import Whole
 

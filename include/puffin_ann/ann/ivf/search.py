@@ -7,12 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.clustering.product_quantisation import transpose_codebook
-from puffin_ann.ann.core import blas, exact
+from puffin_ann.ann.core import blas
 from puffin_ann.ann.core.lasting_masks import LastingMasks
-from puffin_ann.ann.core.live_rows import LiveRows
 from puffin_ann.ann.core.memmap import read_only
 from puffin_ann.ann.core.metrics import METRICS, frozen
 from puffin_ann.ann.core.types import Answers, Fields
+from puffin_ann.ann.exact import brute_force
+from puffin_ann.ann.exact.live_rows import LiveRows
 from puffin_ann.ann.ivf import kernels
 from puffin_ann.ann.ivf.kernels_lists import TILE
 from puffin_ann.ann.ivf.lists import Lists, Trained, one_in_a_byte
@@ -228,7 +229,7 @@ class Searcher:
         """
         lines = np.flatnonzero(ids[:, -1] < 0)
         allowed = None if excluded is None else excluded == 0
-        ids[lines], distances[lines] = exact.search(
+        ids[lines], distances[lines] = brute_force.search(
             queries[lines],
             self._rows.vectors,
             ids.shape[1],

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.clustering import kmeans
-from puffin_ann.ann.core import exact
 from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.ann.exact import brute_force
 from puffin_ann.ann.graph import kernels_connectivity
 from puffin_ann.ann.graph.arguments import Adjacency, Space
 from puffin_ann.ann.graph.kernels_connectivity import NONE_DELETED
@@ -163,7 +163,7 @@ def _add_landmarks(
     sample = different[np.sort(generator.choice(len(different), size, replace=False))]
     rows = space[sample]
     centroids = kmeans.train(rows, min(wanted, size), seed=seed, threads=threads)
-    nearest, _ = exact.search(centroids, rows, 1, METRICS["l2"], threads=threads)
+    nearest, _ = brute_force.search(centroids, rows, 1, METRICS["l2"], threads=threads)
     landmarks = np.setdiff1d(sample[nearest[:, 0]], [graph.entry]).astype(np.uint32)
     edges = np.arange(1, len(landmarks) + 1, dtype=np.uint32)[None, :]
     kernels_connectivity.add_long_edges(

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.core import exact
 from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.ann.exact import brute_force
 from puffin_ann.declaration import AUTO, EXACT, PARAMETERS
 from puffin_ann.engines import SearchableShard, engine
 from puffin_ann.extras import is_installed
@@ -104,7 +104,7 @@ def _fastest(
     declaration = plan.declaration
     k = min(declaration.gate.k, len(rows))
     metric = METRICS[declaration.metric]
-    _, truth = exact.search(queries, rows, k, metric, threads=threads)
+    _, truth = brute_force.search(queries, rows, k, metric, threads=threads)
     asked = np.repeat(np.arange(len(queries)), k)
 
     def recall(name: str, width: int) -> float:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.core import exact
 from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.ann.exact import brute_force
 from puffin_ann.lake.read.row_identity import hash_rows
 from puffin_ann.lifecycle.ingest.segments import VectorRows
 
@@ -78,7 +78,9 @@ def of_rows(
     pairs = _equal_pairs(queries, rows.vectors)
     counts = np.bincount(pairs[:, 0], minlength=len(queries))
     wanted = k + min(MAX_DUPLICATES, int(counts.max()))
-    ids, distances = exact.search(queries, rows.vectors, wanted, METRICS[metric], threads=threads)
+    ids, distances = brute_force.search(
+        queries, rows.vectors, wanted, METRICS[metric], threads=threads
+    )
     firsts = np.arange(len(queries))[:, None] * len(rows.vectors)  # each pair as one number
     keep = (ids >= 0) & ~np.isin(firsts + ids, firsts[pairs[:, 0], 0] + pairs[:, 1])
     distances = np.where(keep, distances, np.inf).astype(np.float32)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.core.compared_rows import ComparedRows
-from puffin_ann.ann.core.metrics import Metric
+from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.ann.exact.compared_rows import ComparedRows
 from puffin_ann.engines import SearchableShard
 from puffin_ann.search.merge import LocatorKeys, Source
 
@@ -62,30 +62,30 @@ class Gathered:
         vectors = np.empty((len(order), some[0].engine.dimension), np.float32)
         for part, at in zip(some, np.split(places, np.cumsum(counts)[:-1]), strict=True):
             part.engine.copy_vectors(part.ordinals, vectors, at)
+        metric = METRICS[some[0].engine.metric]
         shards = np.repeat(np.array([part.shard_id for part in some], np.int64), counts)
         ordinals = np.concatenate([part.ordinals for part in some])
-        return cls(ComparedRows(vectors), keys[:, order], shards[order], ordinals[order])
+        return cls(ComparedRows(vectors, metric), keys[:, order], shards[order], ordinals[order])
 
     @cached_property
     def size(self) -> int:
         """Bytes that it takes."""
         arrays = self.keys, self.shards, self.ordinals
-        return self.rows.size + sum(array.nbytes for array in arrays)
+        return self.rows.vectors.nbytes + self.rows.size + sum(array.nbytes for array in arrays)
 
     @cached_property
     def shard_count(self) -> int:
         """Shards that have any of the rows."""
         return len(np.unique(self.shards))
 
-    def nearest(self, queries: NDArray[np.float32], k: int, metric: Metric, threads: int) -> Source:
+    def nearest(self, queries: NDArray[np.float32], k: int, threads: int) -> Source:
         """Return the k nearest rows, exactly."""
-        places, distances = self.rows.nearest(queries, k, metric, threads)
+        places, distances = self.rows.nearest(queries, k, threads=threads)
+        return Source(places, distances, self._keys, self.shards, self.ordinals)
 
-        def keys(chosen: NDArray[np.int64]) -> LocatorKeys:
-            rank, group, offset = self.keys[:, chosen]
-            return rank, group, offset
-
-        return Source(places, distances, keys, self.shards, self.ordinals)
+    def _keys(self, chosen: NDArray[np.int64]) -> LocatorKeys:
+        rank, group, offset = self.keys[:, chosen]
+        return rank, group, offset
 
 
 def _ordered(keys: NDArray[np.int64]) -> NDArray[np.int64]:

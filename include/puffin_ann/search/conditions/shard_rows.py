@@ -2,14 +2,16 @@
 
 import threading
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.core.compared_rows import ComparedRows
-from puffin_ann.ann.core.metrics import Metric
+from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.core.types import Answers
+from puffin_ann.ann.exact.compared_rows import ComparedRows
+from puffin_ann.ann.exact.kernels_coding import BLOCK
 from puffin_ann.engines import SearchableShard
 from puffin_ann.search.conditions.decisions import Decisions
 
@@ -92,6 +94,15 @@ class ShardRows:
             return np.flatnonzero(~self.excluded)
         return self._ordinals.astype(np.int64)
 
+    @cached_property
+    def rows_beside(self) -> int:
+        """Rows of the blocks that hold any of them: they are compared if they are not gathered."""
+        blocks = -(-self._rows // BLOCK)
+        bits = np.packbits(~self.excluded).astype(np.uint8)
+        held = np.zeros(2 * blocks, np.uint8)
+        held[: len(bits)] = bits
+        return BLOCK * int(np.count_nonzero(held.view(np.uint16)))
+
     @property
     def is_gathered(self) -> bool:
         """Whether they lie side by side already."""
@@ -102,7 +113,7 @@ class ShardRows:
         """Bytes that it takes."""
         gathered = self._gathered
         arrays = [self._excluded, self._ordinals, gathered and gathered.ordinals]
-        copied = gathered.rows.size if gathered else 0
+        copied = gathered.rows.vectors.nbytes + gathered.rows.size if gathered else 0
         return copied + sum(array.nbytes for array in arrays if array is not None)
 
     def nearest(
@@ -110,18 +121,17 @@ class ShardRows:
         shard: SearchableShard,
         queries: NDArray[np.float32],
         k: int,
-        metric: Metric,
         threads: int,
     ) -> Answers:
-        """Return the k nearest of these rows, exactly, by comparing all; see `exact.search`."""
+        """Return the k nearest of these rows, exactly, by comparing copies of them."""
         ordinals, rows = self._gathered or self._gather(shard)
-        places, distances = rows.nearest(queries, k, metric, threads)
+        places, distances = rows.nearest(queries, k, threads=threads)
         return ordinals[places], distances
 
     def _gather(self, shard: SearchableShard) -> _Copied:
         ordinals = self.ordinals
         vectors = np.ascontiguousarray(shard.vectors(ordinals))
-        gathered = _Copied(np.append(ordinals, -1), ComparedRows(vectors))
+        gathered = _Copied(np.append(ordinals, -1), ComparedRows(vectors, METRICS[shard.metric]))
         if vectors.nbytes <= GATHERED_BYTES:
             self._gathered = gathered
             self._tell()

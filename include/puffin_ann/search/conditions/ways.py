@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.core.kernels_merge import leave_out
 from puffin_ann.ann.core.types import HORIZON, Answers
+from puffin_ann.ann.exact.kernels_products import HAS_DOTS
 from puffin_ann.search.conditions.paces import Work, pace
 
 
@@ -53,9 +54,16 @@ class Growing:
         return (1 - part) * self.narrow.of(queries) + part * self.wide.of(queries)
 
 
-COMPARED = Cost(4.9e-11, 1.0e-10)
-"""Of a number of a vector. This and what follows is printed by `python -m benchmarks ways`, of the
-sample data and of synthetic rows, on one thread of an EPYC; one figure alone is their mean."""
+COMPARED = Growing(Cost(4.9e-11, 1.0e-10), Cost(4.9e-11, 1.0e-10))
+"""Of a number of a vector that is read as it is. This and what follows is printed by
+`python -m benchmarks ways`, of the sample data and of synthetic rows, on one thread of an EPYC; one
+figure alone is their mean."""
+
+COMPARED_BY_BYTES = Growing(Cost(8.3e-12, 2.6e-11), Cost(5.8e-12, 1.8e-11))
+"""The same by a byte a number, where the machine multiplies bytes."""
+
+CODED = 6.0e-10
+"""Seconds to turn a number of a vector that was just copied into a byte."""
 
 GATHERED = 1.75e-9
 """Seconds to copy a number of a vector beside others, before the first comparison: out of four
@@ -65,6 +73,9 @@ CALLED = 100e-6
 """Seconds that a call takes for each shard beside, however many queries it has: of four shards of
 25,000 rows × 100, a tenth of them allowed, what one query a call took more than its share of a
 batch. `python -m benchmarks ways` does not print it."""
+
+CALLED_TO_COMPARE = 45e-6
+"""The same where rows are compared where they lie."""
 
 WIDTH = {
     "vamana": Growing(Cost(0.39e-6, 0.45e-6), Cost(0.69e-6, 0.82e-6)),
@@ -141,8 +152,30 @@ def compared(rows: int, dimension: int, queries: int, sharing: float) -> float:
             With those that were answered otherwise so far among them, rows are gathered once that
             would have taken no more than what was lost by not having gathered them.
     """
-    compared = pace(Work.COMPARE) * COMPARED.of(queries)
-    return (compared + GATHERED / max(1.0, sharing)) * rows * dimension
+    share = 1.0 / max(1.0, sharing)
+    return (_compared(dimension, queries) + (GATHERED + _CODED) * share) * rows * dimension
+
+
+def compared_in_place(rows: float, dimension: int, queries: int) -> float:
+    """Return the seconds a query to compare rows where they lie, with those between them.
+
+    They are coded once, whatever the condition, so that this is not counted.
+
+    Args:
+        rows: that are compared.
+        dimension: of their vectors.
+        queries: asked at once.
+    """
+    return _compared(dimension, queries) * rows * dimension
+
+
+def _compared(dimension: int, queries: int) -> float:
+    """Return the seconds a query to compare a number of a vector."""
+    cost = COMPARED_BY_BYTES if HAS_DOTS else COMPARED
+    return pace(Work.COMPARE) * cost.of(dimension, queries)
+
+
+_CODED = CODED if HAS_DOTS else 0.0
 
 
 def passing(share: float, near: float) -> int:

@@ -17,8 +17,8 @@ from pyiceberg.table import Table
 from pyroaring import BitMap
 
 from puffin_ann.ann.clustering.bounds import Bounds
-from puffin_ann.ann.core import exact
 from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.ann.exact import brute_force
 from puffin_ann.blobs import centroid as centroid_blob
 from puffin_ann.blobs.coverage import CoveredFile
 from puffin_ann.errors import FormatError
@@ -226,7 +226,7 @@ class FileTier:
         k: int,
         best: Best,
     ) -> None:
-        ids, distances = exact.search(
+        ids, distances = brute_force.search(
             queries[asking], batch.vectors, k, self._metric, threads=settings().thread_count
         )
         if len(asking) < len(queries):

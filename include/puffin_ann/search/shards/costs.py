@@ -5,7 +5,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.core.exact import ROWS_WORTH_A_THREAD
+from puffin_ann.ann.exact.brute_force import ROWS_WORTH_A_THREAD
+from puffin_ann.ann.exact.kernels_coding import BLOCK
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.paces import Work, note
@@ -53,10 +54,15 @@ class Costs:
         return sifted + allowed.sifted.short_share * other < other
 
     def comparing_pays(self, allowed: AllowedRows, queries: int) -> bool:
-        """Tell whether to compare the rows of all shards together costs less than to ask each."""
+        """Tell whether to compare the rows of all shards costs less than to search past others."""
         share = allowed.sifted.near(min(1.0, allowed.rows_answered / max(1, self._rows)))
-        together, by_shard = self._others(share, allowed, queries)
-        return together <= by_shard
+        *compared, masked = self._others(share, allowed, queries)
+        return min(compared) <= masked
+
+    def gathering_pays(self, allowed: AllowedRows, queries: int) -> bool:
+        """Tell whether to copy rows and compare those costs less than to do it where they lie."""
+        together, in_place, _ = self._others(1.0, allowed, queries)
+        return together < in_place
 
     def note_walk(self, widths: NDArray[np.int64], k: int, seconds: float, threads: int) -> None:
         """Learn from a search of shards that took so long, unless the table was read for it.
@@ -76,13 +82,15 @@ class Costs:
         note(Work.WALK, algorithm, queries * cost, threads * seconds, queries)
 
     def note_comparison(self, rows: int, queries: int, seconds: float, threads: int) -> None:
-        """Learn from a comparison of gathered rows; see `note_walk`."""
+        """Learn from a comparison of rows that were coded before, if they are; see `note_walk`."""
         cost = ways.compared(rows, self._routing.dimension, queries, math.inf)
         used = max(1, min(threads, rows // ROWS_WORTH_A_THREAD))
         note(Work.COMPARE, "", queries * cost, used * seconds, queries)
 
-    def _others(self, share: float, allowed: AllowedRows, queries: int) -> tuple[float, float]:
-        """Return the seconds of a query, rows compared together, or each shard asked its way."""
+    def _others(
+        self, share: float, allowed: AllowedRows, queries: int
+    ) -> tuple[float, float, float]:
+        """Return the seconds of a query: rows compared together, in place, or others masked."""
         routing = self._routing
         of_all = min(1.0, allowed.rows_answered / max(1, self._rows))
         near = allowed.sifted.near_short(of_all)
@@ -92,7 +100,10 @@ class Costs:
         sharing = allowed.asked if allowed.gathered is None else math.inf
         rows, dimension = allowed.rows_answered, routing.dimension
         masked = ways.masked(routing.algorithm, dimension, wide, max(share, of_all), near, queries)
+        each = shards / max(1, queries)
+        beside = self._rows * (1.0 - (1.0 - of_all) ** BLOCK)
         return (
             ways.compared(rows, dimension, queries, sharing),
-            masked + ways.CALLED * shards / max(1, queries),
+            ways.compared_in_place(beside, dimension, queries) + ways.CALLED_TO_COMPARE * each,
+            masked + ways.CALLED * each,
         )

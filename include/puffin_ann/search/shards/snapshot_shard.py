@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.core.types import Answers
 from puffin_ann.blobs.routing import Routing
 from puffin_ann.declaration import EXACT
@@ -66,7 +65,6 @@ class SnapshotShard:
         self.is_in_order = ranks_in_order and loaded.locators.in_order
         self._deleted, self._ranks = loaded.deleted(masked), ranks
         self._algorithm, self._dimension = routing.algorithm, routing.dimension
-        self._metric = METRICS[routing.metric]
 
     @property
     def file_ranks(self) -> NDArray[np.int64]:
@@ -120,10 +118,10 @@ class SnapshotShard:
             if self._algorithm == EXACT:
                 return self.nearest(some, k, threads, allowed)
             if allowed is not None and self._compares(allowed, wide, way):
-                if isinstance(self.loaded.engine, Reranked):  # a copy would be read of the table
-                    return self.nearest(some, k, threads, allowed)
                 rows = self.allowed(allowed)
-                return rows.nearest(self.loaded.engine, some, k, self._metric, threads)
+                if self._in_place(allowed, len(some)):
+                    return self.nearest(some, k, threads, allowed)
+                return rows.nearest(self.loaded.engine, some, k, threads)
             if allowed is not None:
                 wide = np.maximum(wide, self._passing(allowed))
             excluded = self.excluded(allowed)
@@ -187,13 +185,17 @@ class SnapshotShard:
         k: int,
         threads: int,
         allowed: AllowedRows | None = None,
+        within: NDArray[np.float32] | None = None,
     ) -> Answers:
-        """Return the k nearest rows by distance and locator, by comparing all."""
+        """Return the k nearest rows by distance and locator, by comparing all.
+
+        Rows farther than `within`, (q,) float32, may be left out.
+        """
         excluded = self.excluded(allowed)
         ask = partial(self.loaded.engine.exhaustive, deleted=excluded, threads=threads)
         if self.is_in_order:
-            return ask(queries, k)
-        return tie_breaks.nearest(ask, queries, k, self.keys)
+            return ask(queries, k, within=within)
+        return tie_breaks.nearest(ask, queries, k, self.keys, within)
 
     def told(
         self,
@@ -245,15 +247,29 @@ class SnapshotShard:
 
     def _costs(self, allowed: AllowedRows, widths: NDArray[np.int64]) -> tuple[float, float]:
         """Return the seconds of a query, rows that may be answered compared or others masked."""
-        rows, queries = self.allowed(allowed), len(widths)
-        of_all = self._share(allowed)
+        queries, of_all = len(widths), self._share(allowed)
         share, near = max(of_all, allowed.sifted.near(of_all)), allowed.sifted.near_short(of_all)
-        sharing = math.inf if rows.is_gathered else allowed.asked
-        compared = ways.compared(rows.count, self._dimension, queries, sharing)
+        compared = min(self._compared(allowed, queries))
         wide = np.maximum(widths, self._passing(allowed))
         mean = float(wide.mean())
         masked = ways.masked(self._algorithm, self._dimension, mean, share, near, queries)
         return compared, masked
+
+    def _compared(self, allowed: AllowedRows, queries: int) -> tuple[float, float]:
+        """Return the seconds of a query, rows that may be answered gathered, or where they lie."""
+        rows = self.allowed(allowed)
+        sharing = math.inf if rows.is_gathered else allowed.asked
+        return (
+            ways.compared(rows.count, self._dimension, queries, sharing),
+            ways.compared_in_place(rows.rows_beside, self._dimension, queries),
+        )
+
+    def _in_place(self, allowed: AllowedRows, queries: int) -> bool:
+        """Tell whether rows are compared where they lie: copies may cost more."""
+        if isinstance(self.loaded.engine, Reranked):  # a copy would be read of the table
+            return True
+        gathered, in_place = self._compared(allowed, queries)
+        return in_place < gathered
 
     def _passing(self, allowed: AllowedRows) -> int:
         """Return how wide a search with the other rows masked is at least."""

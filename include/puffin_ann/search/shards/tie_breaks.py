@@ -8,6 +8,7 @@ to it.
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +16,19 @@ from numpy.typing import NDArray
 from puffin_ann.ann.core.types import Answers
 from puffin_ann.search.merge import LocatorKeys
 
-Ask = Callable[[NDArray[np.float32], int], Answers]
 Keys = Callable[[NDArray[np.int64]], LocatorKeys]
 
 MOST_ANSWERS = 1 << 22
 """Answers held at once while ties are followed beyond the end of an answer."""
+
+
+class Ask(Protocol):
+    """Finds the k nearest rows by distance, ties anyhow."""
+
+    def __call__(
+        self, queries: NDArray[np.float32], k: int, /, *, within: NDArray[np.float32] | None
+    ) -> Answers:
+        """Return the rows; those farther than `within`, (q,) float32, may be left out."""
 
 
 def by_locator(answers: Answers, keys: Keys) -> Answers:
@@ -38,16 +47,23 @@ def by_locator(answers: Answers, keys: Keys) -> Answers:
     return ids, distances
 
 
-def nearest(ask: Ask, queries: NDArray[np.float32], k: int, keys: Keys) -> Answers:
+def nearest(
+    ask: Ask,
+    queries: NDArray[np.float32],
+    k: int,
+    keys: Keys,
+    within: NDArray[np.float32] | None = None,
+) -> Answers:
     """Return the k nearest rows of each query by distance and locator.
 
     Args:
-        ask: (queries, k) -> the k nearest by distance, ties anyhow.
+        ask: finds the k nearest by distance.
         queries: (q, d) float32.
         k: neighbours.
         keys: (ids) -> file rank, row group and row offset.
+        within: (q,) float32, distances beyond which rows are not wanted; None: all are.
     """
-    answers = ask(queries, k + 1)
+    answers = ask(queries, k + 1, within=within)
     if not _tied(answers).any():
         return answers[0][:, :k], answers[1][:, :k]
     ids, distances = by_locator(answers, keys)
@@ -59,7 +75,8 @@ def nearest(ask: Ask, queries: NDArray[np.float32], k: int, keys: Keys) -> Answe
         step = max(1, MOST_ANSWERS // wanted)
         for start in range(0, len(open_ended), step):
             lines = open_ended[start : start + step]
-            more_ids, more = ask(queries[lines], wanted)
+            near = None if within is None else within[lines]
+            more_ids, more = ask(queries[lines], wanted, within=near)
             ends = (more_ids[:, -1] < 0) | (more[:, -1] > more[:, k - 1])
             left.append(lines[~ends])
             ids[lines[ends]] = by_locator((more_ids[ends], more[ends]), keys)[0][:, :k]

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from puffin_ann.ann.core import blas
-from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.declaration import EXACT
 from puffin_ann.lake.read.row_vectors import RowVectorReader
 from puffin_ann.search.cache.local_cache import LocalCache
@@ -192,8 +191,8 @@ class ShardTier:
 
         Else each shard tells what costs it less; whoever is told what each did is told of each.
         """
-        rows, routing = allowed.rows_answered, self._routing
-        if not rows or rows * queries.itemsize * queries.shape[1] > GATHERED_BYTES:
+        routing = self._routing
+        if not allowed.rows_answered:
             return False
         has_vectors = routing.vectors == "float32" and routing.algorithm != EXACT
         if not has_vectors or current() is not None or self.way not in (None, ways.Way.COMPARE):
@@ -206,10 +205,27 @@ class ShardTier:
             lambda: self._costs.comparing_pays(allowed, len(queries)),
         )
 
+    def _gathers(self, allowed: AllowedRows, queries: NDArray[np.float32]) -> bool:
+        """Tell whether the rows of all shards that may be answered are copied side by side."""
+        if allowed.gathered is not None:
+            return True
+        if allowed.rows_answered * queries.itemsize * queries.shape[1] > GATHERED_BYTES:
+            return False
+        return allowed.decisions.of(
+            ("gather", size_of(len(queries))),
+            allowed.asked,
+            lambda: self._costs.gathering_pays(allowed, len(queries)),
+        )
+
     def _compared(
         self, queries: NDArray[np.float32], k: int, allowed: AllowedRows
     ) -> tuple[list[Source], int]:
         """Compare the rows of all shards that may be answered; see `search`."""
+        if not self._gathers(allowed, queries):
+            enter("open shards")
+            self._opened.open_all()
+            self._opened.place(allowed)
+            return self.exhaustive(queries, k, allowed)
         rows = allowed.gathered
         if rows is None:
             enter("open shards")
@@ -217,24 +233,30 @@ class ShardTier:
             self._opened.place(allowed)
             rows = allowed.gathered = Gathered.of([shard.part(allowed) for shard in shards])
         enter("search shards")
-        began = perf_counter()
-        found = rows.nearest(queries, k, METRICS[self._routing.metric], self._threads)
+        began, was_coded = perf_counter(), rows.rows.is_coded
+        found = rows.nearest(queries, k, self._threads)
         seconds = perf_counter() - began
-        self._costs.note_comparison(allowed.rows_answered, len(queries), seconds, self._threads)
+        if was_coded is rows.rows.is_coded:  # to code them took most of the time
+            self._costs.note_comparison(allowed.rows_answered, len(queries), seconds, self._threads)
         return [found], rows.shard_count
 
     def exhaustive(
         self, queries: NDArray[np.float32], k: int, allowed: AllowedRows | None = None
     ) -> tuple[list[Source], int]:
-        """Return the nearest rows of each query from every shard, by comparing all."""
-        sources = []
+        """Return the nearest rows of each query from every shard, by comparing all.
+
+        Of a shard only those are wanted that are no farther than the k nearest of others before.
+        """
+        sources: list[Source] = []
         recorder = current()
+        near = np.full((len(queries), k), np.inf, np.float32)
         for entry in self._routing.shards:
             enter("open shards")
             shard = self._opened.open(entry)
             enter("search shards")
             began = perf_counter()
-            answers = shard.nearest(queries, k, self._threads, allowed)
+            answers = shard.nearest(queries, k, self._threads, allowed, near[:, -1])
+            near = np.sort(np.concatenate([near, answers[1]], axis=1), axis=1)[:, :k]
             sources.append(Source(*answers, shard.keys, entry.shard_id))
             if recorder is not None:
                 told = shard.told_comparison(len(queries), allowed)

@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as arrays
 from puffin_ann.ann.clustering import centroids, kernels_bounds
 from puffin_ann.ann.clustering.bounds import Bounds
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.ann.core.range_search import FEW_QUERIES, rows_nearer
+from puffin_ann.ann.exact.range_search import FEW_QUERIES, rows_nearer
 
 NAMES = sorted(METRICS)
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from puffin_ann.ann.core import exact
 from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.ann.exact import brute_force
 from puffin_ann.ann.vamana import bulk_build, leading_axes
 
 DIM = 64
@@ -116,7 +116,7 @@ def test_a_build_finds_along_few_axes_what_it_finds_by_whole_rows(tmp_path, monk
     monkeypatch.setattr(leading_axes, "WORTH", 0.0)
     whole, degrees_of_whole = lists_of(space, 1, None)
     assert not np.array_equal(found, whole)
-    nearest = exact.search(space, space, 2, METRICS["l2"], threads=2)[0][:, 1].tolist()
+    nearest = brute_force.search(space, space, 2, METRICS["l2"], threads=2)[0][:, 1].tolist()
 
     def share_of_nearest(lists, counts):
         rows = zip(lists.tolist(), counts.tolist(), nearest, strict=True)

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.ann.exact.byte_rows import size_of_codes
+from puffin_ann.ann.exact.kernels_products import HAS_DOTS
 from puffin_ann.search.conditions import kept_shards
 from puffin_ann.search.conditions.kept_shards import KeptShards
 from puffin_ann.search.conditions.shard_rows import ShardRows
@@ -19,7 +20,7 @@ from puffin_ann.search.conditions.shard_rows import ShardRows
 class Shard:
     """A shard of zeros."""
 
-    dimension = 4
+    dimension, metric = 4, "l2"
 
     def vectors(self, ordinals):
         return np.zeros((len(ordinals), self.dimension), np.float32)
@@ -68,8 +69,9 @@ def test_copies_count(most):
     kept = KeptShards()
     made = [kept.keep(number, some_rows(1000)) for number in range(3)]
     before = kept.bytes
-    made[1].nearest(Shard(), np.zeros((1, 4), np.float32), 3, METRICS["l2"], 1)
-    copy = 100 * 4 * 4 + 101 * 8 + 100 * 8
+    made[1].nearest(Shard(), np.zeros((1, 4), np.float32), 3, 1)
+    codes = size_of_codes(100, 4) if HAS_DOTS else 0
+    copy = 100 * 4 * 4 + 101 * 8 + 100 * 8 + codes
     assert before == 3 * 400
     assert (made[1].size, ids_of(kept)) == (400 + copy, [2])
     assert kept.bytes == 400

@@ -16,7 +16,7 @@ def keys_of(place):
 def engine(table):
     """Answer as engines do: ascending by distance and ordinal, padded; queries are line numbers."""
 
-    def ask(queries, k):
+    def ask(queries, k, *, within=None):
         ids = np.full((len(queries), k), -1, np.int64)
         distances = np.full((len(queries), k), np.inf, np.float32)
         for line, query in enumerate(queries[:, 0].astype(int)):

@@ -4,13 +4,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from puffin_ann.ann.core import exact
-from puffin_ann.ann.core.byte_rows import ByteRows
 from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.ann.exact import brute_force
+from puffin_ann.ann.exact.byte_rows import ByteRows
 from puffin_ann.errors import QueryError
 
 
-def brute_force(queries, vectors, k, metric, allowed=None):
+def by_sorting(queries, vectors, k, metric, allowed=None):
     """Sort everything by (distance, id): what exact search promises."""
     distances = METRICS[metric].distances(queries, vectors)
     live = np.arange(len(vectors)) if allowed is None else np.flatnonzero(allowed)
@@ -24,15 +24,22 @@ def brute_force(queries, vectors, k, metric, allowed=None):
 
 
 def assert_exact(queries, vectors, k, metric, allowed=None, threads=1):
-    expected_ids, expected = brute_force(queries, vectors, k, metric, allowed)
-    for coded in (None, ByteRows.of(vectors)):
-        ids, distances = exact.search(
+    expected_ids, expected = by_sorting(queries, vectors, k, metric, allowed)
+    for coded in (None, coded_rows(vectors, metric)):
+        ids, distances = brute_force.search(
             queries, vectors, k, metric, allowed=allowed, coded=coded, threads=threads
         )
         assert ids.dtype == np.int64
         assert distances.dtype == np.float32
         np.testing.assert_array_equal(ids, expected_ids)
         np.testing.assert_array_equal(distances, expected)
+
+
+def coded_rows(vectors, metric):
+    """Code rows as far as there are any that can be."""
+    squares = brute_force.unknown_squares(len(vectors))
+    brute_force.fill_squares(vectors, squares)
+    return ByteRows.of(vectors, squares, METRICS[metric]) if vectors.size else None
 
 
 finite = st.floats(-1e3, 1e3, width=32) | st.sampled_from([0.0, 1.0, -1.0, 2.0])
@@ -65,7 +72,7 @@ def test_exact_search_is_brute_force_up_to_the_limits_of_float32(problem, metric
 @given(
     metric=st.sampled_from(sorted(METRICS)),
     shape=st.tuples(st.sampled_from([1, 15, 16, 17, 50]), st.sampled_from([31, 32, 33, 400])),
-    queries=st.sampled_from([1, 2, 4, 7, exact.FEW, exact.FEW + 1]),
+    queries=st.sampled_from([1, 2, 4, 7, brute_force.FEW, brute_force.FEW + 1]),
     k=st.sampled_from([1, 3, 30, 200]),
     lengths=st.tuples(*[st.sampled_from([-44, -38, -25, -12, -3, 0, 3, 12, 18])] * 2),
     scatter=st.sampled_from([0.0, 1.0, 6.0, 18.0]),
@@ -96,30 +103,32 @@ def test_rows_that_are_passed_over_many_at_once_are_too_far(
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("spread", [1.0, 1e-4])
 def test_blocks_and_threads_change_nothing(metric, spread, monkeypatch):
-    monkeypatch.setattr(exact, "ROWS_WORTH_A_THREAD", 100)
-    monkeypatch.setattr(exact, "QUERY_BLOCK", 7)
-    monkeypatch.setattr(exact, "PRODUCT_BYTES", 1 << 10)
+    monkeypatch.setattr(brute_force, "ROWS_WORTH_A_THREAD", 100)
+    monkeypatch.setattr(brute_force, "QUERY_BLOCK", 7)
+    monkeypatch.setattr(brute_force, "PRODUCT_BYTES", 1 << 10)
     generator = np.random.default_rng(0)
     # Far from the origin and close together: where float32 products tell nothing apart.
     vectors = (100 + spread * generator.standard_normal((1500, 24))).astype(np.float32)
     queries = (100 + spread * generator.standard_normal((20, 24))).astype(np.float32)
     for threads in (1, 3):
-        for few in (0, exact.FEW):
-            monkeypatch.setattr(exact, "FEW", few)
+        for few in (0, brute_force.FEW):
+            monkeypatch.setattr(brute_force, "FEW", few)
             assert_exact(queries, vectors, 10, metric, threads=threads)
 
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_equal_vectors_are_answered_in_order_of_their_ids(metric):
     vectors = np.ones((500, 4), np.float32)
-    ids, _ = exact.search(np.ones((2, 4), np.float32), vectors, 6, metric)
+    ids, _ = brute_force.search(np.ones((2, 4), np.float32), vectors, 6, metric)
     np.testing.assert_array_equal(ids, [[0, 1, 2, 3, 4, 5]] * 2)
 
 
 def test_masked_rows_are_not_answered_and_missing_answers_are_padded():
     vectors = np.arange(6, dtype=np.float32)[:, None]
     allowed = np.array([False, True, False, False, True, False])
-    ids, distances = exact.search(np.zeros((1, 1), np.float32), vectors, 4, "l2", allowed=allowed)
+    ids, distances = brute_force.search(
+        np.zeros((1, 1), np.float32), vectors, 4, "l2", allowed=allowed
+    )
     np.testing.assert_array_equal(ids, [[1, 4, -1, -1]])
     np.testing.assert_array_equal(distances, [[1, 4, np.inf, np.inf]])
 
@@ -128,8 +137,8 @@ def test_vectors_may_be_memory_mapped(tmp_path):
     vectors = np.random.default_rng(0).standard_normal((300, 9)).astype(np.float32)
     np.save(tmp_path / "vectors.npy", vectors)
     mapped = np.load(tmp_path / "vectors.npy", mmap_mode="r")
-    expected = exact.search(vectors[:3], vectors, 4, "l2")
-    found = exact.search(vectors[:3], mapped, 4, "l2")
+    expected = brute_force.search(vectors[:3], vectors, 4, "l2")
+    found = brute_force.search(vectors[:3], mapped, 4, "l2")
     np.testing.assert_array_equal(found[0], expected[0])
 
 
@@ -144,20 +153,20 @@ def test_vectors_may_be_memory_mapped(tmp_path):
 )
 def test_what_cannot_be_searched_is_refused(queries, k, allowed, says):
     with pytest.raises(QueryError, match=says):
-        exact.search(queries, np.zeros((5, 2), np.float32), k, "l2", allowed=allowed)
+        brute_force.search(queries, np.zeros((5, 2), np.float32), k, "l2", allowed=allowed)
 
 
 def test_squares_that_are_kept_change_nothing(monkeypatch):
     """Those of the blocks that were looked at are known; the others are filled in."""
-    monkeypatch.setattr(exact, "PRODUCT_BYTES", 1 << 10)
+    monkeypatch.setattr(brute_force, "PRODUCT_BYTES", 1 << 10)
     generator = np.random.default_rng(3)
     vectors = generator.standard_normal((700, 24)).astype(np.float32)
     queries = generator.standard_normal((5, 24)).astype(np.float32)
-    squares = exact.unknown_squares(len(vectors))
+    squares = brute_force.unknown_squares(len(vectors))
     few = np.arange(len(vectors)) < 100
     for allowed in (few, None, ~few):
-        expected = brute_force(queries, vectors, 10, "l2", allowed)
-        found = exact.search(queries, vectors, 10, "l2", allowed=allowed, squares=squares)
+        expected = by_sorting(queries, vectors, 10, "l2", allowed)
+        found = brute_force.search(queries, vectors, 10, "l2", allowed=allowed, squares=squares)
         np.testing.assert_array_equal(found[0], expected[0])
         np.testing.assert_array_equal(found[1], expected[1])
         known = ~np.isnan(squares)

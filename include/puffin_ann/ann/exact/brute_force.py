@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.core import blas
-from puffin_ann.ann.core import kernels_exact as kernels
-from puffin_ann.ann.core.byte_rows import ByteRows
 from puffin_ann.ann.core.metrics import METRICS, Metric, frozen
+from puffin_ann.ann.exact import kernels_scan as kernels
+from puffin_ann.ann.exact.byte_rows import ByteQueries, ByteRows
+from puffin_ann.ann.exact.kernels_coding import BLOCK
 from puffin_ann.errors import QueryError
 
 QUERY_BLOCK = 256
@@ -25,8 +26,6 @@ FEW_BLOCK_BYTES = 16 << 20
 """The same for so few, by which vectors are read once anyway."""
 ROWS_WORTH_A_THREAD = 16384
 
-_SURE = np.empty(0, np.float32)
-
 
 def search(
     queries: NDArray[np.float32],
@@ -37,6 +36,7 @@ def search(
     allowed: NDArray[np.bool_] | None = None,
     squares: NDArray[np.float64] | None = None,
     coded: ByteRows | None = None,
+    within: NDArray[np.float32] | None = None,
     threads: int = 1,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Return the k nearest vectors of each query.
@@ -53,8 +53,9 @@ def search(
         squares: `(n,) float64`, squared norms of the vectors, and NaN where they are not known,
             which is replaced. To compute them takes as long as to compare all with one query, so
             that whoever searches the same vectors again keeps them.
-        coded: the same rows by a byte a number, for a few queries; they are read first, and those
+        coded: the same rows by a byte a number, of the same metric; they are read first, and those
             rows alone as they are that may be answered.
+        within: `(q,) float32`, distances beyond which rows are not wanted: they may be left out.
         threads: threads to use.
 
     Returns:
@@ -68,12 +69,13 @@ def search(
         metric = METRICS[metric]
     _check(queries, vectors, k, allowed)
     known = unknown_squares(len(vectors)) if squares is None else squares
-    least = min(k, len(vectors))
-    job = _Job(metric, frozen(queries), vectors, least, _mask(allowed), known, coded)
+    least, mask, queries = min(k, len(vectors)), _mask(allowed), frozen(queries)
+    asked = None if coded is None else ByteQueries.of(coded, queries, mask, within)
+    job = _Job(metric, queries, vectors, least, mask, known, asked)
     parts = max(1, min(threads, len(vectors) // ROWS_WORTH_A_THREAD))
-    cuts = [len(vectors) * part // parts for part in range(parts + 1)]
+    cuts = [len(vectors) * part // parts // BLOCK * BLOCK for part in range(parts)]
     with blas.single_thread():
-        found = list(blas.parallel(job.nearest_in, pairwise(cuts), threads))
+        found = list(blas.parallel(job.nearest_in, pairwise([*cuts, len(vectors)]), threads))
     return _merged(found, len(queries), k)
 
 
@@ -82,9 +84,15 @@ def unknown_squares(rows: int) -> NDArray[np.float64]:
     return np.full(rows, np.nan)
 
 
+def fill_squares(vectors: NDArray[np.float32], squares: NDArray[np.float64]) -> None:
+    """Compute those of the squared norms that are not known, in place."""
+    if np.isnan(squares).any():
+        kernels.squares(frozen(vectors), squares)
+
+
 @dataclass(frozen=True, eq=False)
 class _Job:
-    """One search; `allowed` is empty if every row is."""
+    """One search; `allowed` is empty if every row is, `coded` None if rows are read as they are."""
 
     metric: Metric
     queries: NDArray[np.float32]
@@ -92,13 +100,16 @@ class _Job:
     k: int
     allowed: NDArray[np.bool_]
     squares: NDArray[np.float64]
-    coded: ByteRows | None
+    coded: ByteQueries | None
 
     def nearest_in(self, rows: tuple[int, int]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """Return `(q, k) uint64` keys, unordered, and how many of each line are used."""
         heaps = np.zeros((len(self.queries), self.k), dtype=np.uint64)
         sizes = np.zeros(len(self.queries), dtype=np.int64)
         if not self.k or not len(self.queries):
+            return heaps, sizes
+        if self.coded is not None:
+            self.coded.offer(rows, heaps, sizes)
             return heaps, sizes
         for at in range(0, len(self.queries), QUERY_BLOCK):
             part = slice(at, at + QUERY_BLOCK)
@@ -133,12 +144,7 @@ class _Job:
                 kernels.squares(block, squares)
                 largest = float(squares.max())
             products = room[: len(queries) * len(block)].reshape(len(queries), len(block))
-            doubts = _SURE
-            if self.coded is not None:
-                part = self.coded.part(at, end)
-                part.write_products(queries, products)
-                doubts = part.doubts
-            elif is_few:
+            if is_few:
                 kernels.few_products(queries, block, products)
             else:
                 with np.errstate(over="ignore", invalid="ignore"):
@@ -151,7 +157,6 @@ class _Job:
                 squares,
                 largest,
                 products,
-                doubts,
                 at,
                 allowed,
                 measures,

@@ -25,17 +25,15 @@ from puffin_ann.numba_kernels import FAST, inlined, kernel
 F32, U64, I64 = np.float32, np.uint64, np.int64
 
 _UNIT = 2.0**-24
-_TINY = 2.0**-126
+TINY = 2.0**-126
 _SLACK = 2.0**-19
 """Of the squares, or of the product of the roots: more than sums of float32 err by. Were it twice
 as much, three rows more in a million would be measured."""
-_LARGE, _LARGE_PRODUCT = 1e37, 1e75
+LARGE, LARGE_PRODUCT = 1e37, 1e75
 """Of squared norms, and of two of them multiplied: no float32 leaves its range below."""
 
 _load, _fill, _whole = load_of(F32X16), fill_of(F32X16), U64(16)
 _STEP = 32
-_CODED_TERMS = 16
-"""Roundings more of a product by codes: of what each code says, of its step, of its doubt."""
 
 
 @kernel()
@@ -75,7 +73,7 @@ def few_products(
 
 
 @kernel()
-def _sift_down(heap: NDArray[np.uint64], size: int, key: np.uint64) -> None:
+def replace_greatest(heap: NDArray[np.uint64], size: int, key: np.uint64) -> None:
     """Put `key` in the place of the greatest of a heap."""
     at = 0
     while True:
@@ -104,7 +102,7 @@ def _sift_up(heap: NDArray[np.uint64], at: int, key: np.uint64) -> None:
 
 
 @kernel()
-def _limit(metric: int, worst: np.float32) -> float:
+def limit_of(metric: int, worst: np.float32) -> float:
     """Return what a surrogate may be at most if its exact distance can round to `worst`."""
     w = np.float64(worst)
     if w >= LARGEST:  # whatever is beyond was cut to the same value
@@ -115,7 +113,7 @@ def _limit(metric: int, worst: np.float32) -> float:
 
 
 @kernel()
-def _least(metric: int, product: float, error: float, square: float, other: float) -> float:
+def least_of(metric: int, product: float, error: float, square: float, other: float) -> float:
     """Return what a surrogate is at least: squared L2, 1 − cos or the negated inner product."""
     if not np.isfinite(product):  # it overflowed and says nothing
         return -np.inf
@@ -129,23 +127,24 @@ def _least(metric: int, product: float, error: float, square: float, other: floa
 
 
 @kernel()
-def _offer(heap: NDArray[np.uint64], used: int, key: np.uint64) -> int:
+def offer(heap: NDArray[np.uint64], used: int, key: np.uint64) -> int:
     """Bring a key into a heap of the least keys and return how many it then holds."""
     if used < len(heap):
         _sift_up(heap, used, key)
         return used + 1
     if key < heap[0]:
-        _sift_down(heap, used, key)
+        replace_greatest(heap, used, key)
     return used
 
 
 @inlined
-def _line(metric, root, longest, limit, gamma, doubt, tiny):  # type: ignore[no-untyped-def]
+def line_of(metric, root, longest, limit, gamma, doubt, tiny):  # type: ignore[no-untyped-def]
     """Return (a, b, most): rows of which a · measure + b · product is not below `most` are too far.
 
-    A measure is that of `_measure`, of a row of the length `longest` at most. No row is too far by
-    this that is not by `_least`: for squared L2 the error may be as large as of the mean of both
-    squares, which is no less than the product of the roots.
+    A measure is that of `measure_of`, of a row of the length `longest` at most. No row is too far
+    by this that is not by `least_of`: for squared L2 the error may be as large as of the mean of
+    both squares, which is no less than the product of the roots. Products may be off by `doubt`
+    more.
     """
     if metric == L2:
         a, b, most = 1.0, -2.0, limit - root * root * (1.0 - gamma - _SLACK)
@@ -155,14 +154,12 @@ def _line(metric, root, longest, limit, gamma, doubt, tiny):  # type: ignore[no-
         a, b, most = -(gamma + _SLACK) * root, -1.0, limit
     # Below the least float32 a factor or a measure loses more than its last digit.
     lost = 4.0 * tiny + (abs(a) + longest) * 2.0**-148
-    # The product with a query of zeros is zero, however little is known of the row.
-    doubted = abs(b) * root * doubt if root > 0.0 else 0.0
-    return a, b, most + abs(most) * 2.0**-22 + doubted + lost
+    return a, b, most + abs(most) * 2.0**-22 + abs(b) * doubt + lost
 
 
 @inlined
-def _measure(metric, square, gamma):  # type: ignore[no-untyped-def]
-    """Return what `_line` needs of a row: its squared norm, a little less, or its norm."""
+def measure_of(metric, square, gamma):  # type: ignore[no-untyped-def]
+    """Return what `line_of` needs of a row: its squared norm, a little less, or its norm."""
     if metric == L2:
         return np.float32(square * (1.0 - gamma - _SLACK))
     return np.float32(np.sqrt(square))
@@ -170,7 +167,7 @@ def _measure(metric, square, gamma):  # type: ignore[no-untyped-def]
 
 @inlined
 def _maybe_near(products, at, measures, begin, line):  # type: ignore[no-untyped-def]
-    """Return bits of the 32 rows from `begin` on: those that are not too far by `_line`."""
+    """Return bits of the 32 rows from `begin` on: those that are not too far by `line_of`."""
     a, b, most, none = _fill(line[0]), _fill(line[1]), _fill(line[2]), _fill(0.0)
     low = multiply_add(a, _load(measures, begin), none)
     low = multiply_add(b, _load(products, at), low)
@@ -180,17 +177,9 @@ def _maybe_near(products, at, measures, begin, line):  # type: ignore[no-untyped
 
 
 @inlined
-def _greatest(doubts):  # type: ignore[no-untyped-def]
-    greatest = F32(0)
-    for row in range(len(doubts)):
-        greatest = max(greatest, doubts[row])
-    return greatest
-
-
-@inlined
-def _doubted(square, doubts, row):  # type: ignore[no-untyped-def]
-    """Return by how much more a product is off whose row was multiplied as its codes say."""
-    return np.sqrt(square) * doubts[row] if len(doubts) and square > 0.0 else 0.0
+def gamma_of(terms):  # type: ignore[no-untyped-def]
+    """Return how much a float32 sum of so many products is off at most, by their sizes."""
+    return 1.01 * terms * _UNIT / (1.0 - terms * _UNIT)
 
 
 @kernel()
@@ -202,7 +191,6 @@ def scan(
     vector_squares: NDArray[np.float64],
     largest: float,
     products: NDArray[np.float32],
-    doubts: NDArray[np.float32],
     first: int,
     allowed: NDArray[np.bool_],
     measures: NDArray[np.float32],
@@ -214,8 +202,7 @@ def scan(
     A float32 product of d terms is off by at most γ·|q|·|x| with γ = d·u / (1 − d·u), u = 2⁻²⁴, in
     whatever order it was summed (Higham, Accuracy and Stability, 3.1), and by d underflows. A row
     whose surrogate less that bound exceeds what could still enter is passed over, most of them by
-    a look at many at once; the distance of every other row is computed exactly. Where what was
-    multiplied is no vector but near it, the product is off by their distance more, times |q|.
+    a look at many at once; the distance of every other row is computed exactly.
 
     Args:
         metric: code.
@@ -225,8 +212,6 @@ def scan(
         vector_squares: `(b,) float64`.
         largest: of these.
         products: `(q, b) float32`, queries times vectors; not finite where it overflowed.
-        doubts: `(b,) float32`, how far what was multiplied is from each vector, at most; empty if
-            it was the vectors.
         first: id of the block's first row.
         allowed: `(b,) bool`, or empty if all are.
         measures: `(b,) float32`, scratch.
@@ -234,18 +219,16 @@ def scan(
         sizes: `(q,) int64`, entries of each heap; changed.
     """
     d, count, k = queries.shape[1], len(vectors), heaps.shape[1]
-    terms = d + _CODED_TERMS if len(doubts) else d
-    gamma = 1.01 * terms * _UNIT / (1.0 - terms * _UNIT)
+    gamma = gamma_of(d)
     everyone = len(allowed) == 0
     flat, longest = products.reshape(-1), np.sqrt(largest)
-    doubt = _greatest(doubts)
     for row in range(count):
-        measures[row] = _measure(metric, vector_squares[row], gamma)
+        measures[row] = measure_of(metric, vector_squares[row], gamma)
     for i in range(len(queries)):
         heap, square = heaps[i], query_squares[i]
-        limit = _limit(metric, key_distance(heap[0])) if sizes[i] == k else np.inf
-        line = _line(metric, np.sqrt(square), longest, limit, gamma, doubt, d * _TINY)
-        is_usual = max(square, largest) < _LARGE and square * largest < _LARGE_PRODUCT
+        limit = limit_of(metric, key_distance(heap[0])) if sizes[i] == k else np.inf
+        line = line_of(metric, np.sqrt(square), longest, limit, gamma, 0.0, d * TINY)
+        is_usual = max(square, largest) < LARGE and square * largest < LARGE_PRODUCT
         for begin in range(0, count, _STEP):
             many = min(_STEP, count - begin)
             mask = (U64(1) << U64(many)) - U64(1)
@@ -257,15 +240,14 @@ def scan(
                 if not everyone and not allowed[j]:
                     continue
                 product = np.float64(products[i, j])
-                error = gamma * np.sqrt(square * vector_squares[j]) + d * _TINY
-                error += _doubted(square, doubts, j)
-                if _least(metric, product, error, square, vector_squares[j]) > limit:
+                error = gamma * np.sqrt(square * vector_squares[j]) + d * TINY
+                if least_of(metric, product, error, square, vector_squares[j]) > limit:
                     continue
                 key = order_key(distance(metric, queries, i, square, vectors, j), first + j)
-                sizes[i] = _offer(heap, sizes[i], key)
+                sizes[i] = offer(heap, sizes[i], key)
                 if sizes[i] == k:
-                    limit = _limit(metric, key_distance(heap[0]))
-                    line = _line(metric, np.sqrt(square), longest, limit, gamma, doubt, d * _TINY)
+                    limit = limit_of(metric, key_distance(heap[0]))
+                    line = line_of(metric, np.sqrt(square), longest, limit, gamma, 0.0, d * TINY)
 
 
 @kernel()

@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.core import exact
 from puffin_ann.ann.core.known_masks import KnownMask, KnownMasks
 from puffin_ann.ann.core.metrics import Metric
 from puffin_ann.ann.core.types import Answers
+from puffin_ann.ann.exact import brute_force
 
 GATHERED_BYTES = 32 << 20
 """Live rows are copied side by side if they take no more; else each call picks them out again."""
@@ -54,14 +54,14 @@ class LiveRows:
         deleted: NDArray[np.uint8] | None = None,
         threads: int = 1,
     ) -> Answers:
-        """Return the k nearest live rows of each query, exactly; see `exact.search`."""
+        """Return the k nearest live rows of each query, exactly; see `brute_force.search`."""
         if deleted is None:
-            return exact.search(
+            return brute_force.search(
                 queries, self._vectors, k, self._metric, squares=self._squares, threads=threads
             )
         known = self.masks.of(deleted)
         if known.live * self._vectors.itemsize * self._vectors.shape[1] > GATHERED_BYTES:
-            return exact.search(
+            return brute_force.search(
                 queries,
                 self._vectors,
                 k,
@@ -76,7 +76,7 @@ class LiveRows:
             vectors = np.ascontiguousarray(self._vectors[live])
             self._gathered = gathered = known, (live, vectors, self._squares[live])
         numbers, vectors, squares = gathered[1]
-        places, distances = exact.search(
+        places, distances = brute_force.search(
             queries, vectors, k, self._metric, squares=squares, threads=threads
         )
         # Place -1, where there is none, takes the number put behind the last.
@@ -85,4 +85,4 @@ class LiveRows:
     @cached_property
     def _squares(self) -> NDArray[np.float64]:
         """Squared norms of the rows, as far as searches have filled them in."""
-        return exact.unknown_squares(len(self._vectors))
+        return brute_force.unknown_squares(len(self._vectors))

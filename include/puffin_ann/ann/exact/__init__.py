@@ -1,0 +1,8 @@
+"""Exact answers, by comparing every row.
+
+`brute_force` finds the nearest rows, `range_search` all within a distance, `live_rows` the nearest
+that a mask leaves alive. `compared_rows` keeps what is found out of rows that are compared again
+and again: `byte_rows` among it, of which a quarter of the memory rules out most. Kernels: `scan`
+looks at products of float32, `coding` makes the codes, `products` multiplies them, `compare` finds
+the nearest by both.
+"""

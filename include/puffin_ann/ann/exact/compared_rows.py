@@ -1,0 +1,90 @@
+"""Rows side by side that queries are compared with again and again."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.ann.core.metrics import Metric
+from puffin_ann.ann.core.types import Answers
+from puffin_ann.ann.exact import brute_force
+from puffin_ann.ann.exact.byte_rows import ByteRows, size_of_codes
+from puffin_ann.ann.exact.kernels_products import HAS_DOTS
+
+WORTH_CODING = 12
+"""With so many queries rows are compared before they are coded: it takes as long as that saves."""
+OF_MANY = 0.25
+"""What a query of a batch counts among these: BLAS leaves less to save."""
+
+WIDE = 256
+"""Numbers in a row from which on a few queries wait for memory rather than for the processor."""
+
+MOST_QUERIES = 4
+"""Of more, products take longer than to read the rows as they are, where bytes are not multiplied
+by instructions of their own."""
+
+
+class ComparedRows:
+    """Rows, and what was found out about them; for several threads.
+
+    Attributes:
+        vectors: (n, d) float32, finite.
+        metric: that they are compared by.
+
+    Args:
+        vectors: as above.
+        metric: as above.
+    """
+
+    def __init__(self, vectors: NDArray[np.float32], metric: Metric) -> None:
+        self.vectors, self.metric = vectors, metric
+        self._squares = brute_force.unknown_squares(len(vectors))
+        self._coded: ByteRows | None = None
+        self._may_be_coded = bool(vectors.size) and (HAS_DOTS or vectors.shape[1] >= WIDE)
+        self._asked = 0.0
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes, or will take, beside the vectors."""
+        coded = size_of_codes(*self.vectors.shape) if self._may_be_coded else 0
+        return self._squares.nbytes + coded
+
+    @property
+    def is_coded(self) -> bool:
+        """Whether rows are known by a byte a number."""
+        return self._coded is not None
+
+    def nearest(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        *,
+        allowed: NDArray[np.bool_] | None = None,
+        within: NDArray[np.float32] | None = None,
+        threads: int = 1,
+    ) -> Answers:
+        """Return the k nearest rows of each query, exactly; see `brute_force.search`."""
+        return brute_force.search(
+            queries,
+            self.vectors,
+            k,
+            self.metric,
+            allowed=allowed,
+            squares=self._squares,
+            coded=self._codes_for(len(queries)),
+            within=within,
+            threads=threads,
+        )
+
+    def _codes_for(self, queries: int) -> ByteRows | None:
+        """Return the rows by their codes, if so many queries are answered sooner by them."""
+        if not self._may_be_coded:
+            return None
+        if not HAS_DOTS and queries > MOST_QUERIES:
+            return None
+        if self._coded is None:
+            weight = 1.0 if queries <= brute_force.FEW else OF_MANY
+            self._asked += weight * queries  # threads may lose one
+            if self._asked > WORTH_CODING:
+                brute_force.fill_squares(self.vectors, self._squares)
+                self._coded = ByteRows.of(self.vectors, self._squares, self.metric)
+                self._may_be_coded = self._coded is not None
+        return self._coded

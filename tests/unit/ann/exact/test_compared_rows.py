@@ -1,0 +1,207 @@
+"""Rows by a byte a number rule others out, and none that may be answered."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.ann.exact import brute_force, compared_rows, kernels_coding
+from puffin_ann.ann.exact.byte_rows import ByteQueries, ByteRows, size_of_codes
+from puffin_ann.ann.exact.compared_rows import WIDE, WORTH_CODING, ComparedRows
+from puffin_ann.ann.exact.kernels_coding import BLOCK, DOUBT, STEP
+from puffin_ann.ann.exact.kernels_products import HAS_DOTS
+from puffin_ann.ann.simd.kernels_byte_rows import MIDDLE
+
+NONE = np.empty(0, np.bool_)
+
+
+def coded(vectors, metric="l2"):
+    squares = brute_force.unknown_squares(len(vectors))
+    brute_force.fill_squares(vectors, squares)
+    return ByteRows.of(vectors, squares, METRICS[metric])
+
+
+def numbers_of(rows):
+    """Undo the order of the codes: (n, d) what they say of each row."""
+    blocks, groups, _ = rows.codes.shape
+    codes = rows.codes.view(np.uint8).reshape(blocks, groups, BLOCK, 4)
+    codes = codes.transpose(0, 2, 1, 3).reshape(blocks * BLOCK, 4 * groups)
+    return (codes.astype(np.float64) - MIDDLE) * rows.sides[:, STEP].reshape(-1, 1)
+
+
+@given(
+    hnp.arrays(
+        np.float32,
+        st.tuples(st.integers(1, 40), st.integers(1, 40)),
+        elements=st.floats(-(2.0**55), 2.0**55, width=32),
+    )
+)
+def test_a_row_is_no_farther_from_its_codes_than_its_doubt(vectors):
+    rows = coded(vectors)
+    if rows is None:  # one of them is too short for squares
+        assert (np.square(vectors, dtype=np.float64).sum(axis=1) <= 1.1e-20).any()
+        return
+    said, (n, d) = numbers_of(rows), vectors.shape
+    away = np.sqrt(((vectors - said[:n, :d]) ** 2).sum(axis=1))
+    rounding = 1e-5 * np.sqrt((vectors.astype(np.float64) ** 2).sum(axis=1))
+    assert (away <= rows.sides[:, DOUBT].reshape(-1)[:n] + rounding).all()
+    assert (rows.sides[:, DOUBT].reshape(-1)[:n] <= rows.doubt).all()
+    assert not said[n:].any()
+    assert not said[:, d:].any()
+
+
+@given(
+    hnp.arrays(
+        np.float32,
+        st.tuples(st.integers(1, 12), st.integers(1, 40)),
+        elements=st.floats(-(2.0**55), 2.0**55, width=32),
+    )
+)
+def test_a_query_is_no_farther_from_its_codes_than_its_doubt(queries):
+    rows = coded(np.ones((20, queries.shape[1]), np.float32))
+    asked = ByteQueries.of(rows, queries, NONE)
+    codes, known = asked.words.view(np.int8).astype(np.float64), asked.asked
+    said = codes * known[:, kernels_coding.QUERY_STEP, None]
+    many, d = queries.shape
+    away = np.sqrt(((queries - said[:many, :d]) ** 2).sum(axis=1))
+    assert (away <= known[:many, kernels_coding.QUERY_DOUBT]).all()
+    assert not said[:, d:].any()
+    assert not said[many:].any()
+    np.testing.assert_array_equal(known[:, kernels_coding.SUM], codes.sum(axis=1))
+
+
+@pytest.mark.parametrize("number", [3e38, 1e-30])
+def test_rows_too_long_or_short_to_be_summed_up_are_not_coded(number):
+    assert coded(np.array([[number] * 3, [0] * 3, [1] * 3], np.float32)) is None
+    assert coded(np.array([[0] * 3, [1] * 3], np.float32)) is not None
+
+
+def test_a_query_that_is_too_long_is_compared_with_rows_as_they_are():
+    rows = np.random.default_rng(0).standard_normal((100, 3), dtype=np.float32)
+    assert ByteQueries.of(coded(rows), np.full((1, 3), 3e37, np.float32), NONE) is None
+    query = np.full((1, 3), 3e37, np.float32)
+    for metric in METRICS:
+        found = brute_force.search(query, rows, 5, metric, coded=coded(rows, metric))
+        for one, other in zip(found, brute_force.search(query, rows, 5, metric), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@given(
+    metric=st.sampled_from(sorted(METRICS)),
+    shape=st.tuples(st.sampled_from([1, 15, 17, 300, 700]), st.sampled_from([1, 4, 31, 100, 257])),
+    queries=st.sampled_from([1, 2, 3, 8, 9, 17]),
+    k=st.sampled_from([1, 3, 30, 400]),
+    lengths=st.tuples(*[st.sampled_from([-9, -3, 0, 3, 12])] * 2),
+    scatter=st.sampled_from([0.0, 1.0, 6.0]),
+    away=st.sampled_from([0.0, 1.0, 1e4]),
+    steps=st.sampled_from([0.0, 0.5]),
+    share=st.sampled_from([None, 0.02, 0.6]),
+    seed=st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=400, deadline=None)
+def test_answers_by_codes_are_those_without(
+    metric, shape, queries, k, lengths, scatter, away, steps, share, seed
+):
+    """Rows alike or far apart in length, in clusters, doubled, or on a lattice where many tie."""
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal(shape) + away
+    rows *= 10.0 ** (rng.uniform(-scatter, scatter, (len(rows), 1)) / 2 + lengths[0])
+    asked = rng.standard_normal((queries, shape[1])) * 10.0 ** lengths[1]
+    asked[::2] = rows[rng.integers(len(rows), size=len(asked[::2]))] * (1 + 1e-6)
+    if steps:
+        rows, asked = (np.round(some / steps) * steps for some in (rows, asked))
+    rows[rng.integers(len(rows))] = rows[0]
+    rows, asked = rows.astype(np.float32), asked.astype(np.float32)
+    allowed = None if share is None else rng.random(len(rows)) < share
+    expected = brute_force.search(asked, rows, k, metric, allowed=allowed)
+    for threads in (1, 2):
+        found = brute_force.search(
+            asked, rows, k, metric, allowed=allowed, coded=coded(rows, metric), threads=threads
+        )
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_more_queries_than_are_compared_in_one_go_by_several_threads(monkeypatch):
+    monkeypatch.setattr("puffin_ann.ann.exact.byte_rows.AT_ONCE", 16)
+    monkeypatch.setattr("puffin_ann.ann.exact.byte_rows.NOTED", 16)
+    monkeypatch.setattr(brute_force, "ROWS_WORTH_A_THREAD", 100)
+    rng = np.random.default_rng(3)
+    rows, queries = (rng.standard_normal((n, 20), dtype=np.float32) for n in (999, 83))
+    found = brute_force.search(queries, rows, 7, "l2", coded=coded(rows), threads=3)
+    for one, other in zip(found, brute_force.search(queries, rows, 7, "l2"), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.fixture
+def used(monkeypatch):
+    """Note of each search whether it read codes."""
+    noted, search = [], brute_force.search
+
+    def note(*arguments, coded=None, **options):
+        noted.append(coded is not None)
+        return search(*arguments, coded=coded, **options)
+
+    monkeypatch.setattr(compared_rows.brute_force, "search", note)
+    return noted
+
+
+@pytest.mark.parametrize("metric", sorted(METRICS))
+def test_rows_that_are_compared_again_and_again_are_coded_and_the_answers_stay(metric, used):
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((3000, WIDE + 3), dtype=np.float32)
+    rows[1000] = rows[2000]
+    queries = rows[[1000, 5]] + np.float32(1e-3)
+    compared = ComparedRows(rows, METRICS[metric])
+    expected = brute_force.search(queries, rows, 10, metric)
+    used.clear()
+    for _ in range(WORTH_CODING):
+        found = compared.nearest(queries, 10)
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert used == [False] * (WORTH_CODING // 2) + [True] * (WORTH_CODING // 2)
+    held = compared._coded
+    assert compared.size == sum(
+        array.nbytes for array in (compared._squares, held.codes, held.sides)
+    )
+    assert size_of_codes(*rows.shape) == held.codes.nbytes + held.sides.nbytes
+
+
+@pytest.mark.skipif(not HAS_DOTS, reason="bytes are multiplied as floats")
+def test_a_large_batch_has_rows_coded_at_once(used):
+    rows = np.random.default_rng(1).standard_normal((300, 10), dtype=np.float32)
+    ComparedRows(rows, METRICS["l2"]).nearest(rows[:100], 3)
+    assert used == [True]
+
+
+def test_without_products_of_bytes_many_queries_and_narrow_rows_are_compared_as_they_are(
+    used, monkeypatch
+):
+    monkeypatch.setattr(compared_rows, "HAS_DOTS", False)
+    rows = np.random.default_rng(1).standard_normal((300, WIDE), dtype=np.float32)
+    narrow, wide = (
+        ComparedRows(rows[:, 1:].copy(), METRICS["l2"]),
+        ComparedRows(rows, METRICS["l2"]),
+    )
+    for _ in range(2 * WORTH_CODING):
+        narrow.nearest(rows[:1, 1:].copy(), 1)
+    wide.nearest(rows[:100], 1)
+    assert not any(used)
+    assert narrow.size == 8 * len(rows)
+    for _ in range(2 * WORTH_CODING):
+        wide.nearest(rows[:1], 1)
+    assert used[-1]
+    wide.nearest(rows[:100], 1)
+    assert not used[-1]
+
+
+def test_rows_that_cannot_be_coded_are_compared_as_they_are(used):
+    rows = np.zeros((50, WIDE), np.float32)
+    rows[3] = 1e-30
+    compared = ComparedRows(rows, METRICS["l2"])
+    for _ in range(3):
+        compared.nearest(rows, 1)
+    assert not any(used)
+    assert compared.size == 8 * len(rows)
