@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from benchmarks import engines
 from benchmarks.data import NEIGHBOURS, SAMPLE, matrix
+from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.exact import brute_force
+from puffin_ann.ann.exact.byte_rows import ByteRows
 from puffin_ann.search.conditions.gathered import Gathered, Part
 from puffin_ann.search.merge import LocatorKeys
 
@@ -39,12 +41,18 @@ def measure() -> Iterator[str]:
         gathered = np.ascontiguousarray(vectors[allowed])
         far, asking = _far_half(vectors, queries)
         squares = brute_force.unknown_squares(len(gathered))
-        compared = partial(brute_force.search, vectors=gathered, k=NEIGHBOURS, metric="l2")
-        compare = _seconds(partial(compared, squares=squares), queries)
+        compared = partial(
+            brute_force.search, vectors=gathered, k=NEIGHBOURS, metric="l2", squares=squares
+        )
         values = gathered.size
+        compare = _seconds(compared, queries)
+        coding, by_bytes = _by_bytes(gathered, compared, queries)
         yield (
             f"{name} × {dimension}: compare, ns a value: "
             + _both([1e9 * one / values for one in compare])
+            + "; by a byte a number: "
+            + _both([1e9 * one / values for one in by_bytes])
+            + f"; code, ns a value: {1e9 * coding / values:.3g}"
             + f"; gather, ns a value: {1e9 * _gathering(vectors, allowed) / values:.3g}"
         )
         with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
@@ -74,6 +82,22 @@ def measure() -> Iterator[str]:
                         ]
                     )
                 )
+
+
+def _by_bytes(
+    vectors: NDArray[np.float32],
+    compared: Callable[..., object],
+    queries: NDArray[np.float32],
+) -> tuple[float, list[float]]:
+    """Return the seconds to code rows, and those of a query that is compared with the codes."""
+    squares = brute_force.unknown_squares(len(vectors))
+    brute_force.fill_squares(vectors, squares)
+    taken = []
+    for _ in range(ROUNDS):
+        began = time.process_time()
+        coded = ByteRows.of(vectors, squares, METRICS["l2"])
+        taken.append(time.process_time() - began)
+    return min(taken), _seconds(partial(compared, coded=coded), queries)
 
 
 def _gathering(vectors: NDArray[np.float32], allowed: NDArray[np.bool_]) -> float:

@@ -68,6 +68,10 @@ class SearchableShard(Protocol):
             QueryError: The queries are of another width, or k is below 1.
         """
 
+    @property
+    def is_coded(self) -> bool:
+        """Whether rows are compared where they lie by a byte a number from now on."""
+
     def exhaustive(
         self,
         queries: NDArray[np.float32],

@@ -69,6 +69,11 @@ class DeltaShard:
             queries, k, width=width, deleted=deleted, allowed=allowed, threads=threads
         )
 
+    @property
+    def is_coded(self) -> bool:
+        """Whether rows are compared by a byte a number from now on."""
+        return self._shard.is_coded
+
     def exhaustive(
         self,
         queries: NDArray[np.float32],

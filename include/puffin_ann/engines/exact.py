@@ -97,6 +97,12 @@ class StoredVectors:
             deleted: the mask that searches will be given.
         """
 
+    @property
+    def is_coded(self) -> bool:
+        """Whether rows are compared by a byte a number from now on."""
+        compared: ComparedRows | None = self.__dict__.get("_compared")
+        return compared is not None and compared.is_coded
+
     def exhaustive(
         self,
         queries: NDArray[np.float32],

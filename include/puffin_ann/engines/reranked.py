@@ -117,6 +117,11 @@ class _Rerank:
         """Return the table's vectors of live rows, `(m, d) float32`."""
         return self._table.read(ordinals)
 
+    @property
+    def is_coded(self) -> bool:
+        """Whether rows are compared by a byte a number: they are read of the table."""
+        return False
+
     def copy_vectors(
         self, ordinals: NDArray[np.int64], out: NDArray[np.float32], places: NDArray[np.int64]
     ) -> None:

@@ -11,9 +11,13 @@ import pytest
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_ann import open_index
+from puffin_ann.ann.exact import compared_rows
+from puffin_ann.ann.exact.kernels_products import HAS_DOTS
 from puffin_ann.errors import ColumnNotFoundError, QueryError, StaleIndexError
 from puffin_ann.search.conditions import ways
+from puffin_ann.search.conditions.gathered import Gathered
 from puffin_ann.search.conditions.ways import Way
+from puffin_ann.search.shards.costs import Costs
 from tests.support import builds
 from tests.support.conditions import a_condition
 from tests.support.damage import corrupt, forget_cache
@@ -108,6 +112,33 @@ def test_every_way_answers_alike(words, algorithm):
         index._shards.way = way
         for where, says in conditions:
             assert_answers(index, where, live_where(words, says))
+
+
+@pytest.mark.parametrize("copied", [True, False])
+@pytest.mark.parametrize("coded", [True, False])
+def test_allowed_rows_are_compared_alike_where_they_lie_and_copied(
+    words, copied, coded, monkeypatch
+):
+    builds.build(builds.declaration(algorithm="vamana"), "run")
+    twins = builds.rows(range(60, 75))
+    words.refresh().append(twins)
+    refresh(words.refresh(), builds.declaration(algorithm="vamana"))
+    words.refresh().delete("id >= 20 and id < 33")
+    monkeypatch.setattr(compared_rows, "WORTH_CODING", 0 if coded else 10**9)
+    monkeypatch.setattr(Costs, "gathering_pays", lambda *_: copied)
+    index = open_index(words.refresh(), builds.INDEX)
+    index._shards.way = Way.COMPARE
+    random, gathered = Random(f"{copied} {coded}"), []
+    made = Gathered.of
+    monkeypatch.setattr(Gathered, "of", lambda parts: gathered.append(parts) or made(parts))
+    for _ in range(6):
+        where, says = a_condition(random, VALUES)
+        rows = live_where(words, says)
+        assert_answers(index, where, rows)
+    assert bool(gathered) is copied
+    for engine in (shard.loaded.engine for shard in index._shards._opened.open_all()):
+        if not copied:
+            assert engine.is_coded is (coded and HAS_DOTS)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Exact nearest neighbours: as brute force over `Metric.distances`, but as fast as BLAS."""
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -74,7 +75,8 @@ def search(
     job = _Job(metric, queries, vectors, least, mask, known, asked)
     parts = max(1, min(threads, len(vectors) // ROWS_WORTH_A_THREAD))
     cuts = [len(vectors) * part // parts // BLOCK * BLOCK for part in range(parts)]
-    with blas.single_thread():
+    has_products = asked is None and len(queries) > FEW
+    with blas.single_thread() if has_products else nullcontext():
         found = list(blas.parallel(job.nearest_in, pairwise([*cuts, len(vectors)]), threads))
     return _merged(found, len(queries), k)
 

@@ -59,11 +59,14 @@ COMPARED = Growing(Cost(4.9e-11, 1.0e-10), Cost(4.9e-11, 1.0e-10))
 `python -m benchmarks ways`, of the sample data and of synthetic rows, on one thread of an EPYC; one
 figure alone is their mean."""
 
-COMPARED_BY_BYTES = Growing(Cost(8.3e-12, 2.6e-11), Cost(5.8e-12, 1.8e-11))
+COMPARED_BY_BYTES = Growing(Cost(8.3e-12, 2.6e-11), Cost(5.8e-12, 3.6e-11))
 """The same by a byte a number, where the machine multiplies bytes."""
 
 CODED = 6.0e-10
 """Seconds to turn a number of a vector that was just copied into a byte."""
+
+CODED_IN_PLACE = 1.0e-9
+"""The same of a vector that no cache holds."""
 
 GATHERED = 1.75e-9
 """Seconds to copy a number of a vector beside others, before the first comparison: out of four
@@ -156,17 +159,20 @@ def compared(rows: int, dimension: int, queries: int, sharing: float) -> float:
     return (_compared(dimension, queries) + (GATHERED + _CODED) * share) * rows * dimension
 
 
-def compared_in_place(rows: float, dimension: int, queries: int) -> float:
+def compared_in_place(
+    rows: float, all_rows: int, dimension: int, queries: int, sharing: float
+) -> float:
     """Return the seconds a query to compare rows where they lie, with those between them.
-
-    They are coded once, whatever the condition, so that this is not counted.
 
     Args:
         rows: that are compared.
+        all_rows: of their shards, which are coded once for all conditions.
         dimension: of their vectors.
         queries: asked at once.
+        sharing: queries that share the time to code the rows; infinity if they are coded.
     """
-    return _compared(dimension, queries) * rows * dimension
+    coded = CODED_IN_PLACE * all_rows / max(1.0, sharing) if HAS_DOTS else 0.0
+    return (_compared(dimension, queries) * rows + coded) * dimension
 
 
 def _compared(dimension: int, queries: int) -> float:

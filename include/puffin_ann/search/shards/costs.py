@@ -1,6 +1,7 @@
 """What answers of all shards under a condition are expected to cost, by each way; see `ways`."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,16 +13,21 @@ from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.paces import Work, note
 from puffin_ann.search.index_version import IndexVersion
 
+ROWS_THAT_TELL = 16384
+"""To compare fewer takes less than what is done for each query beside, which no figure counts."""
+
 
 class Costs:
     """Compares the ways to answer queries from the shards of a version.
 
     Args:
         version: that answers.
+        are_coded: tells whether all its rows are compared by a byte a number from now on.
     """
 
-    def __init__(self, version: IndexVersion) -> None:
+    def __init__(self, version: IndexVersion, are_coded: Callable[[], bool]) -> None:
         self._routing, self._rows = version.routing, version.vectors
+        self._are_coded = are_coded
 
     def sifting_may_pay(self, wide: int, share: float, allowed: AllowedRows, queries: int) -> bool:
         """Tell whether to sift could be cheapest, were all rows near the queries to be answered.
@@ -53,11 +59,21 @@ class Costs:
         other = min(self._others(share, allowed, queries))
         return sifted + allowed.sifted.short_share * other < other
 
-    def comparing_pays(self, allowed: AllowedRows, queries: int) -> bool:
-        """Tell whether to compare the rows of all shards costs less than to search past others."""
+    def comparing_pays(
+        self, allowed: AllowedRows, queries: int, *, fits: bool, is_told: bool
+    ) -> bool:
+        """Tell whether to compare the rows of all shards in one go costs least.
+
+        Args:
+            allowed: the rows.
+            queries: asked at once.
+            fits: whether rows of all shards may be copied side by side; each may copy its own.
+            is_told: whether they are compared, whatever it costs.
+        """
         share = allowed.sifted.near(min(1.0, allowed.rows_answered / max(1, self._rows)))
-        *compared, masked = self._others(share, allowed, queries)
-        return min(compared) <= masked
+        together, in_place, masked = self._others(share, allowed, queries)
+        by_shard = together if is_told else min(together, masked)
+        return min(together if fits else math.inf, in_place) <= by_shard
 
     def gathering_pays(self, allowed: AllowedRows, queries: int) -> bool:
         """Tell whether to copy rows and compare those costs less than to do it where they lie."""
@@ -83,6 +99,8 @@ class Costs:
 
     def note_comparison(self, rows: int, queries: int, seconds: float, threads: int) -> None:
         """Learn from a comparison of rows that were coded before, if they are; see `note_walk`."""
+        if rows < ROWS_THAT_TELL:
+            return
         cost = ways.compared(rows, self._routing.dimension, queries, math.inf)
         used = max(1, min(threads, rows // ROWS_WORTH_A_THREAD))
         note(Work.COMPARE, "", queries * cost, used * seconds, queries)
@@ -101,9 +119,11 @@ class Costs:
         rows, dimension = allowed.rows_answered, routing.dimension
         masked = ways.masked(routing.algorithm, dimension, wide, max(share, of_all), near, queries)
         each = shards / max(1, queries)
+        coding = math.inf if self._are_coded() else allowed.asked
         beside = self._rows * (1.0 - (1.0 - of_all) ** BLOCK)
         return (
             ways.compared(rows, dimension, queries, sharing),
-            ways.compared_in_place(beside, dimension, queries) + ways.CALLED_TO_COMPARE * each,
+            ways.compared_in_place(beside, self._rows, dimension, queries, coding)
+            + ways.CALLED_TO_COMPARE * each,
             masked + ways.CALLED * each,
         )

@@ -96,6 +96,12 @@ class OpenedShards:
         """Tell whether all shards of the version are open."""
         return len(self.kept) == len(self._version.routing.shards)
 
+    @property
+    def are_coded(self) -> bool:
+        """Tell whether every row is compared by a byte a number from now on."""
+        open_all = self.are_all_open
+        return open_all and all(shard.loaded.engine.is_coded for shard in self.kept.values())
+
     def place(self, allowed: AllowedRows) -> None:
         """Have the rows that may be answered found in all shards, where that takes less time.
 

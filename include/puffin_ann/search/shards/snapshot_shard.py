@@ -259,9 +259,12 @@ class SnapshotShard:
         """Return the seconds of a query, rows that may be answered gathered, or where they lie."""
         rows = self.allowed(allowed)
         sharing = math.inf if rows.is_gathered else allowed.asked
+        coding = math.inf if self.loaded.engine.is_coded else allowed.asked
         return (
             ways.compared(rows.count, self._dimension, queries, sharing),
-            ways.compared_in_place(rows.rows_beside, self._dimension, queries),
+            ways.compared_in_place(
+                rows.rows_beside, len(self.loaded.locators), self._dimension, queries, coding
+            ),
         )
 
     def _in_place(self, allowed: AllowedRows, queries: int) -> bool:

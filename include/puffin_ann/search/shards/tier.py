@@ -17,8 +17,6 @@ from puffin_ann.lake.read.row_vectors import RowVectorReader
 from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
-from puffin_ann.search.conditions.decisions import size_of
-from puffin_ann.search.conditions.gathered import GATHERED_BYTES, Gathered
 from puffin_ann.search.explain.explanation import ShardWay
 from puffin_ann.search.explain.recorder import current, enter
 from puffin_ann.search.index_version import IndexVersion
@@ -29,6 +27,7 @@ from puffin_ann.search.shards.among import Among, Wanted
 from puffin_ann.search.shards.cold.decide import may_be_cold
 from puffin_ann.search.shards.cold.scan import ColdShards, DamagedShardError
 from puffin_ann.search.shards.cold.tier import ColdTier
+from puffin_ann.search.shards.comparison import Comparison
 from puffin_ann.search.shards.costs import Costs
 from puffin_ann.search.shards.few import FEW, Few, FewQueries
 from puffin_ann.search.shards.opened import OpenedShards
@@ -76,8 +75,12 @@ class ShardTier:
         self._routing = version.routing
         self.routes = Routes(io, version)
         self.way: ways.Way | None = None
-        self._costs, self._reach = Costs(version), Reach(version.routing)
         self._opened = OpenedShards(io, version, view, cache, scope, reader)
+        self._costs = Costs(version, lambda: self._opened.are_coded)
+        self._reach = Reach(version.routing)
+        self._comparison = Comparison(
+            version, self._opened, self._costs, self.exhaustive, settings().thread_count
+        )
         self._threads = settings().thread_count
         self._mode = mode
 
@@ -124,8 +127,10 @@ class ShardTier:
         *,
         by_ranges: bool,
     ) -> tuple[list[Source], int]:
-        if allowed is not None and probe_partitions is None and self._compares(allowed, queries):
-            return self._compared(queries, k, allowed)
+        if allowed is not None and probe_partitions is None:
+            compared = self._comparison.answer(queries, k, allowed, self.way)
+            if compared is not None:
+                return compared
         wide = self._reach.width(k, width)
         asked = self._reach.cells(k, probe_partitions)
         if allowed is None:
@@ -185,60 +190,6 @@ class ShardTier:
             self._version, self.routes, self._costs, self._reach, self._probe, self._ask_few,
             partial(self._search, by_ranges=False),
         )  # fmt: skip
-
-    def _compares(self, allowed: AllowedRows, queries: NDArray[np.float32]) -> bool:
-        """Tell whether the rows of all shards that may be answered are compared in one go.
-
-        Else each shard tells what costs it less; whoever is told what each did is told of each.
-        """
-        routing = self._routing
-        if not allowed.rows_answered:
-            return False
-        has_vectors = routing.vectors == "float32" and routing.algorithm != EXACT
-        if not has_vectors or current() is not None or self.way not in (None, ways.Way.COMPARE):
-            return False
-        if self.way is not None:
-            return True
-        return allowed.decisions.of(
-            ("compare", size_of(len(queries)), allowed.gathered is None),
-            allowed.asked,
-            lambda: self._costs.comparing_pays(allowed, len(queries)),
-        )
-
-    def _gathers(self, allowed: AllowedRows, queries: NDArray[np.float32]) -> bool:
-        """Tell whether the rows of all shards that may be answered are copied side by side."""
-        if allowed.gathered is not None:
-            return True
-        if allowed.rows_answered * queries.itemsize * queries.shape[1] > GATHERED_BYTES:
-            return False
-        return allowed.decisions.of(
-            ("gather", size_of(len(queries))),
-            allowed.asked,
-            lambda: self._costs.gathering_pays(allowed, len(queries)),
-        )
-
-    def _compared(
-        self, queries: NDArray[np.float32], k: int, allowed: AllowedRows
-    ) -> tuple[list[Source], int]:
-        """Compare the rows of all shards that may be answered; see `search`."""
-        if not self._gathers(allowed, queries):
-            enter("open shards")
-            self._opened.open_all()
-            self._opened.place(allowed)
-            return self.exhaustive(queries, k, allowed)
-        rows = allowed.gathered
-        if rows is None:
-            enter("open shards")
-            shards = self._opened.open_all()
-            self._opened.place(allowed)
-            rows = allowed.gathered = Gathered.of([shard.part(allowed) for shard in shards])
-        enter("search shards")
-        began, was_coded = perf_counter(), rows.rows.is_coded
-        found = rows.nearest(queries, k, self._threads)
-        seconds = perf_counter() - began
-        if was_coded is rows.rows.is_coded:  # to code them took most of the time
-            self._costs.note_comparison(allowed.rows_answered, len(queries), seconds, self._threads)
-        return [found], rows.shard_count
 
     def exhaustive(
         self, queries: NDArray[np.float32], k: int, allowed: AllowedRows | None = None

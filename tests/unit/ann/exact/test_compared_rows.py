@@ -205,3 +205,30 @@ def test_rows_that_cannot_be_coded_are_compared_as_they_are(used):
         compared.nearest(rows, 1)
     assert not any(used)
     assert compared.size == 8 * len(rows)
+
+
+@given(
+    metric=st.sampled_from(sorted(METRICS)),
+    rows=st.sampled_from([1, 17, 300]),
+    k=st.sampled_from([1, 5, 20]),
+    near=st.integers(0, 40),
+    seed=st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=100, deadline=None)
+def test_rows_no_farther_than_is_wanted_are_all_found(metric, rows, k, near, seed):
+    """The limit is a row's own distance, or one beside it: rows that tie with it must stay."""
+    rng = np.random.default_rng(seed)
+    vectors = np.round(rng.standard_normal((rows, 12)) * 4).astype(np.float32) / 4 + 1
+    queries = np.round(rng.standard_normal((9, 12)) * 4).astype(np.float32) / 4 + 1
+    expected = brute_force.search(queries, vectors, k, metric)
+    all_near = brute_force.search(queries, vectors, rows, metric)[1]
+    within = all_near[:, min(near, rows - 1)]
+    within[::2] = np.nextafter(within[::2], np.float32(-np.inf))
+    found = brute_force.search(
+        queries, vectors, k, metric, coded=coded(vectors, metric), within=within
+    )
+    wanted = expected[1] <= within[:, None]
+    np.testing.assert_array_equal(found[0][wanted], expected[0][wanted])
+    np.testing.assert_array_equal(found[1][wanted], expected[1][wanted])
+    others = ~wanted & (found[0] >= 0)
+    assert (found[1][others] >= within.repeat(k).reshape(-1, k)[others]).all()

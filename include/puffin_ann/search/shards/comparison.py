@@ -1,0 +1,108 @@
+"""Answers under a condition by comparing every row that it allows, of all shards together."""
+
+from collections.abc import Callable
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.declaration import EXACT
+from puffin_ann.search.conditions import ways
+from puffin_ann.search.conditions.allowed_rows import AllowedRows
+from puffin_ann.search.conditions.decisions import size_of
+from puffin_ann.search.conditions.gathered import GATHERED_BYTES, Gathered
+from puffin_ann.search.explain.recorder import current, enter
+from puffin_ann.search.index_version import IndexVersion
+from puffin_ann.search.merge import Source
+from puffin_ann.search.shards.costs import Costs
+from puffin_ann.search.shards.opened import OpenedShards
+
+Answer = tuple[list[Source], int]
+
+
+class Comparison:
+    """Compares the rows of all shards that may be answered, copied side by side or where they lie.
+
+    Args:
+        version: that answers.
+        opened: its shards.
+        costs: of the ways to answer.
+        in_place: (queries, k, allowed) -> the answers, rows compared where they lie.
+        threads: to use.
+    """
+
+    def __init__(
+        self,
+        version: IndexVersion,
+        opened: OpenedShards,
+        costs: Costs,
+        in_place: Callable[[NDArray[np.float32], int, AllowedRows], Answer],
+        threads: int,
+    ) -> None:
+        self._routing = version.routing
+        self._opened, self._costs, self._threads = opened, costs, threads
+        self._in_place = in_place
+
+    def answer(
+        self, queries: NDArray[np.float32], k: int, allowed: AllowedRows, way: ways.Way | None
+    ) -> Answer | None:
+        """Return the nearest rows and how many shards have any; None where other ways cost less.
+
+        Args:
+            queries: (q, d) float32.
+            k: neighbours.
+            allowed: the only rows that may be answered.
+            way: to answer, whatever it costs; None: the cheapest.
+        """
+        if not self._pays(allowed, queries, way):
+            return None
+        enter("open shards")
+        shards = self._opened.open_all()
+        self._opened.place(allowed)
+        if not self._gathers(allowed, queries):
+            return self._in_place(queries, k, allowed)
+        gathered = allowed.gathered
+        if gathered is None:
+            gathered = allowed.gathered = Gathered.of([shard.part(allowed) for shard in shards])
+        enter("search shards")
+        began, was_coded = perf_counter(), gathered.rows.is_coded
+        found = gathered.nearest(queries, k, self._threads)
+        seconds = perf_counter() - began
+        if was_coded is gathered.rows.is_coded:  # to code them took most of the time
+            self._costs.note_comparison(allowed.rows_answered, len(queries), seconds, self._threads)
+        return [found], gathered.shard_count
+
+    def _pays(
+        self, allowed: AllowedRows, queries: NDArray[np.float32], way: ways.Way | None
+    ) -> bool:
+        """Tell whether the rows of all shards that may be answered are compared in one go.
+
+        Else each shard tells what costs it less; whoever is told what each did is told of each.
+        """
+        has_vectors = self._routing.vectors == "float32" and self._routing.algorithm != EXACT
+        if not allowed.rows_answered or not has_vectors or current() is not None:
+            return False
+        if way not in (None, ways.Way.COMPARE):
+            return False
+        return allowed.decisions.of(
+            ("compare", way, size_of(len(queries)), allowed.gathered is None),
+            allowed.asked,
+            lambda: self._costs.comparing_pays(
+                allowed, len(queries), fits=_fits(allowed, queries), is_told=way is not None
+            ),
+        )
+
+    def _gathers(self, allowed: AllowedRows, queries: NDArray[np.float32]) -> bool:
+        """Tell whether the rows are copied side by side."""
+        if allowed.gathered is not None:
+            return True
+        return _fits(allowed, queries) and allowed.decisions.of(
+            ("gather", size_of(len(queries))),
+            allowed.asked,
+            lambda: self._costs.gathering_pays(allowed, len(queries)),
+        )
+
+
+def _fits(allowed: AllowedRows, queries: NDArray[np.float32]) -> bool:
+    """Tell whether rows are few enough to be copied side by side."""
+    return bool(allowed.rows_answered * queries.nbytes <= GATHERED_BYTES * len(queries))
