@@ -107,6 +107,12 @@ class Settings(BaseModel):
         description="Lookups from values to rows that a process keeps in memory, of columns that "
         "indexes include and conditions ask; 0: every row is asked each time.",
     )
+    codes_max_bytes: int = Field(
+        default=1024 * MIB,
+        ge=0,
+        description="Codes, a byte a number, that a process keeps in memory of rows that many "
+        "queries are compared with; 0: rows are compared as they are stored.",
+    )
     records_max_bytes: int = Field(
         default=4096 * MIB,
         ge=0,

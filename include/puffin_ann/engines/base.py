@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from puffin_ann.ann.core.memmap import as_asked
 from puffin_ann.ann.core.types import Answers, Width
+from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.blobs.encoding.stored_vectors import PLAIN, Stored
 from puffin_ann.declaration import PARAMETERS, in_words
 from puffin_ann.errors import DeclarationError, QueryError
@@ -69,8 +70,8 @@ class SearchableShard(Protocol):
         """
 
     @property
-    def is_coded(self) -> bool:
-        """Whether rows are compared where they lie by a byte a number from now on."""
+    def coding(self) -> Coding:
+        """Whether `exhaustive` compares rows by a byte a number."""
 
     def exhaustive(
         self,

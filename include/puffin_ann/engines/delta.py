@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.core.types import Answers, Width
+from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.blobs import delta as delta_blob
 from puffin_ann.blobs.delta import Delta
 from puffin_ann.engines import engine
@@ -70,9 +71,9 @@ class DeltaShard:
         )
 
     @property
-    def is_coded(self) -> bool:
-        """Whether rows are compared by a byte a number from now on."""
-        return self._shard.is_coded
+    def coding(self) -> Coding:
+        """Whether `exhaustive` compares rows by a byte a number."""
+        return self._shard.coding
 
     def exhaustive(
         self,

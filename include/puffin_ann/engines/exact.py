@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from puffin_ann.ann.core.kernels_copy import copy_rows
 from puffin_ann.ann.core.metrics import METRICS, frozen
 from puffin_ann.ann.core.types import Answers, Width
-from puffin_ann.ann.exact.compared_rows import ComparedRows
+from puffin_ann.ann.exact.compared_rows import Coding, ComparedRows
 from puffin_ann.ann.vamana import append_files
 from puffin_ann.blobs import graph as graph_blob
 from puffin_ann.blobs.encoding.stored_vectors import PLAIN, Stored
@@ -98,10 +98,9 @@ class StoredVectors:
         """
 
     @property
-    def is_coded(self) -> bool:
-        """Whether rows are compared by a byte a number from now on."""
-        compared: ComparedRows | None = self.__dict__.get("_compared")
-        return compared is not None and compared.is_coded
+    def coding(self) -> Coding:
+        """Whether `exhaustive` compares rows by a byte a number."""
+        return self._compared.coding
 
     def exhaustive(
         self,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.core.types import Answers, Width
 from puffin_ann.ann.exact import brute_force
+from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.ann.exact.range_search import rows_nearer
 from puffin_ann.engines.base import RowMask, SearchableShard, check_search, exclude
 
@@ -118,9 +119,9 @@ class _Rerank:
         return self._table.read(ordinals)
 
     @property
-    def is_coded(self) -> bool:
-        """Whether rows are compared by a byte a number: they are read of the table."""
-        return False
+    def coding(self) -> Coding:
+        """Whether `exhaustive` compares rows by a byte a number: they are read of the table."""
+        return Coding.NEVER
 
     def copy_vectors(
         self, ordinals: NDArray[np.int64], out: NDArray[np.float32], places: NDArray[np.int64]

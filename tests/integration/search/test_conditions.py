@@ -12,6 +12,7 @@ from pyiceberg.expressions import AlwaysTrue
 
 from puffin_ann import open_index
 from puffin_ann.ann.exact import compared_rows
+from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.ann.exact.kernels_products import HAS_DOTS
 from puffin_ann.errors import ColumnNotFoundError, QueryError, StaleIndexError
 from puffin_ann.search.conditions import ways
@@ -138,7 +139,7 @@ def test_allowed_rows_are_compared_alike_where_they_lie_and_copied(
     assert bool(gathered) is copied
     for engine in (shard.loaded.engine for shard in index._shards._opened.open_all()):
         if not copied:
-            assert engine.is_coded is (coded and HAS_DOTS)
+            assert (engine.coding is Coding.DONE) is (coded and HAS_DOTS)
 
 
 @pytest.mark.parametrize(

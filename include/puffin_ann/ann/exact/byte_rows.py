@@ -13,7 +13,9 @@ from puffin_ann.ann.exact.kernels_compare import compare
 from puffin_ann.ann.exact.kernels_scan import LARGE, LARGE_PRODUCT
 
 AT_ONCE = 1024
-"""Queries that are compared in one go, a multiple of 8."""
+"""Queries that are compared in one go, at most, a multiple of 8."""
+NOTES_BYTES = 16 << 20
+"""What may be noted of these, if they are more than 8."""
 NOTED = 256
 """Rows that are noted of a query, and k more, before those that may be near are measured."""
 
@@ -123,13 +125,15 @@ class ByteQueries:
             heaps: (q, k) uint64, changed; k is at least 1.
             sizes: (q,) int64, changed.
         """
-        coded, most, k = self.rows, min(AT_ONCE, len(self.words)), heaps.shape[1]
+        coded, k = self.rows, heaps.shape[1]
+        at_once = min(AT_ONCE, max(1, NOTES_BYTES // (20 * (NOTED + k)) // 8) * 8)
+        most = min(at_once, len(self.words))
         mosts, limits = np.empty((most, k)), np.empty(most)
         found, lows = np.empty((most, NOTED + k), np.uint32), np.empty((most, NOTED + k))
         used, starts = np.empty(most, np.int64), np.empty(most, np.int32)
         lines, room = np.zeros((most, 3), np.float32), np.empty(products.PRODUCTS, np.float32)
-        for at in range(0, len(self.queries), AT_ONCE):
-            part = slice(at, at + AT_ONCE)
+        for at in range(0, len(self.queries), at_once):
+            part = slice(at, at + at_once)
             compare(
                 coded.metric.code,
                 self.queries[part],

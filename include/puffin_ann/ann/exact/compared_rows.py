@@ -1,5 +1,9 @@
 """Rows side by side that queries are compared with again and again."""
 
+import threading
+import weakref
+from enum import Enum
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -8,6 +12,7 @@ from puffin_ann.ann.core.types import Answers
 from puffin_ann.ann.exact import brute_force
 from puffin_ann.ann.exact.byte_rows import ByteRows, size_of_codes
 from puffin_ann.ann.exact.kernels_products import HAS_DOTS
+from puffin_ann.settings import settings
 
 WORTH_CODING = 12
 """With so many queries rows are compared before they are coded: it takes as long as that saves."""
@@ -20,6 +25,37 @@ WIDE = 256
 MOST_QUERIES = 4
 """Of more, products take longer than to read the rows as they are, where bytes are not multiplied
 by instructions of their own."""
+
+
+class Coding(Enum):
+    """Whether rows are compared by a byte a number."""
+
+    DONE = "from now on"
+    LATER = "once it pays"
+    NEVER = "not at all"
+
+
+class _Room:
+    """Bytes that codes take in this process, as far as they may."""
+
+    def __init__(self) -> None:
+        self._taken, self._lock = 0, threading.Lock()
+
+    def take(self, size: int, rows: "ComparedRows") -> bool:
+        """Take room as long as some rows are there; tell whether there was."""
+        with self._lock:
+            if self._taken + size > settings().codes_max_bytes:
+                return False
+            self._taken += size
+        weakref.finalize(rows, self._give, size)
+        return True
+
+    def _give(self, size: int) -> None:
+        with self._lock:
+            self._taken -= size
+
+
+_ROOM = _Room()
 
 
 class ComparedRows:
@@ -39,7 +75,7 @@ class ComparedRows:
         self._squares = brute_force.unknown_squares(len(vectors))
         self._coded: ByteRows | None = None
         self._may_be_coded = bool(vectors.size) and (HAS_DOTS or vectors.shape[1] >= WIDE)
-        self._asked = 0.0
+        self._asked, self._lock = 0.0, threading.Lock()
 
     @property
     def size(self) -> int:
@@ -48,9 +84,11 @@ class ComparedRows:
         return self._squares.nbytes + coded
 
     @property
-    def is_coded(self) -> bool:
+    def coding(self) -> Coding:
         """Whether rows are known by a byte a number."""
-        return self._coded is not None
+        if self._coded is not None:
+            return Coding.DONE
+        return Coding.LATER if self._may_be_coded else Coding.NEVER
 
     def nearest(
         self,
@@ -84,7 +122,15 @@ class ComparedRows:
             weight = 1.0 if queries <= brute_force.FEW else OF_MANY
             self._asked += weight * queries  # threads may lose one
             if self._asked > WORTH_CODING:
-                brute_force.fill_squares(self.vectors, self._squares)
-                self._coded = ByteRows.of(self.vectors, self._squares, self.metric)
-                self._may_be_coded = self._coded is not None
+                with self._lock:
+                    self._code()
         return self._coded
+
+    def _code(self) -> None:
+        """Code the rows, if nobody did meanwhile, they can be, and there is room."""
+        if self._coded is not None or not self._may_be_coded:
+            return
+        if _ROOM.take(size_of_codes(*self.vectors.shape), self):
+            brute_force.fill_squares(self.vectors, self._squares)
+            self._coded = ByteRows.of(self.vectors, self._squares, self.metric)
+        self._may_be_coded = self._coded is not None

@@ -90,8 +90,9 @@ def _draw_line(
         lines[i, 2] = F32(1)
         return
     root = np.sqrt(asked[i, SQUARE])
-    doubted = root * doubt + asked[i, QUERY_DOUBT] * (longest + doubt)
-    gamma = gamma_of(dimension + TERMS)
+    gamma, coded = gamma_of(dimension + TERMS), longest + doubt
+    doubted = root * doubt + asked[i, QUERY_DOUBT] * coded
+    doubted += gamma * ((root + asked[i, QUERY_DOUBT]) * coded - root * longest)
     a, b, most = line_of(metric, root, longest, limit, gamma, doubted, dimension * TINY)
     lines[i, 0], lines[i, 1], lines[i, 2] = F32(a), F32(b * asked[i, QUERY_STEP]), F32(most)
 
@@ -157,8 +158,9 @@ def _consider(
         product = np.float64(products[at + lane]) * step
         doubt = np.float64(sides[block, DOUBT, lane])
         length = np.float64(sides[block, LENGTH, lane])
-        error = gamma * root * length + _ROUNDED * length * (length + root) + dimension * TINY
-        error += root * doubt + asked[i, QUERY_DOUBT] * (length + doubt)
+        coded, coded_root = length + doubt, root + asked[i, QUERY_DOUBT]
+        error = gamma * coded_root * coded + _ROUNDED * length * (length + root) + dimension * TINY
+        error += root * doubt + asked[i, QUERY_DOUBT] * coded
         low = least_of(metric, product, error, square, length * length)
         if low > limit:
             continue

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.core.kernels_merge import leave_out
 from puffin_ann.ann.core.types import HORIZON, Answers
+from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.ann.exact.kernels_products import HAS_DOTS
 from puffin_ann.search.conditions.paces import Work, pace
 
@@ -160,7 +161,7 @@ def compared(rows: int, dimension: int, queries: int, sharing: float) -> float:
 
 
 def compared_in_place(
-    rows: float, all_rows: int, dimension: int, queries: int, sharing: float
+    rows: float, all_rows: int, dimension: int, queries: int, coding: Coding, sharing: float
 ) -> float:
     """Return the seconds a query to compare rows where they lie, with those between them.
 
@@ -169,9 +170,12 @@ def compared_in_place(
         all_rows: of their shards, which are coded once for all conditions.
         dimension: of their vectors.
         queries: asked at once.
-        sharing: queries that share the time to code the rows; infinity if they are coded.
+        coding: whether they are compared by a byte a number.
+        sharing: queries that share the time to code the rows.
     """
-    coded = CODED_IN_PLACE * all_rows / max(1.0, sharing) if HAS_DOTS else 0.0
+    if coding is Coding.NEVER or not HAS_DOTS:
+        return pace(Work.COMPARE) * COMPARED.of(dimension, queries) * rows * dimension
+    coded = CODED_IN_PLACE * all_rows / max(1.0, sharing) if coding is Coding.LATER else 0.0
     return (_compared(dimension, queries) * rows + coded) * dimension
 
 

@@ -6,8 +6,8 @@ that are open; `load` brings a shard to local disk, from the `blobs` that its fi
 and leaves out shards that cannot be read; `table_rows` reads the vectors that shards have not;
 `deleted_rows` finds those that are not live by a look at few, and `lost_tombstones` those that no
 blob tells of any more; `tie_breaks` orders equal distances; `range` gives the shards and rows that
-a range search compares; `among` answers under conditions: `sifting` tries near rows first, `costs`
-tells where that pays; `few` has several shards answer a few queries in one call, which looks up
-where their rows are `located`; `cold` searches shards that are not on local disk by ranges of their
-blobs.
+a range search compares; `among` answers under conditions: `sifting` tries near rows first,
+`comparison` compares all that may be answered, `costs` tells where that pays; `few` has several
+shards answer a few queries in one call, which looks up where their rows are `located`; `cold`
+searches shards that are not on local disk by ranges of their blobs.
 """

@@ -65,10 +65,10 @@ class Comparison:
         if gathered is None:
             gathered = allowed.gathered = Gathered.of([shard.part(allowed) for shard in shards])
         enter("search shards")
-        began, was_coded = perf_counter(), gathered.rows.is_coded
+        began, coding = perf_counter(), gathered.rows.coding
         found = gathered.nearest(queries, k, self._threads)
         seconds = perf_counter() - began
-        if was_coded is gathered.rows.is_coded:  # to code them took most of the time
+        if coding is gathered.rows.coding:  # to code them took most of the time
             self._costs.note_comparison(allowed.rows_answered, len(queries), seconds, self._threads)
         return [found], gathered.shard_count
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.exact.brute_force import ROWS_WORTH_A_THREAD
+from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.ann.exact.kernels_coding import BLOCK
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
@@ -22,12 +23,12 @@ class Costs:
 
     Args:
         version: that answers.
-        are_coded: tells whether all its rows are compared by a byte a number from now on.
+        coding: tells whether all its rows are compared where they lie by a byte a number.
     """
 
-    def __init__(self, version: IndexVersion, are_coded: Callable[[], bool]) -> None:
+    def __init__(self, version: IndexVersion, coding: Callable[[], Coding]) -> None:
         self._routing, self._rows = version.routing, version.vectors
-        self._are_coded = are_coded
+        self._coding = coding
 
     def sifting_may_pay(self, wide: int, share: float, allowed: AllowedRows, queries: int) -> bool:
         """Tell whether to sift could be cheapest, were all rows near the queries to be answered.
@@ -119,11 +120,12 @@ class Costs:
         rows, dimension = allowed.rows_answered, routing.dimension
         masked = ways.masked(routing.algorithm, dimension, wide, max(share, of_all), near, queries)
         each = shards / max(1, queries)
-        coding = math.inf if self._are_coded() else allowed.asked
         beside = self._rows * (1.0 - (1.0 - of_all) ** BLOCK)
         return (
             ways.compared(rows, dimension, queries, sharing),
-            ways.compared_in_place(beside, self._rows, dimension, queries, coding)
+            ways.compared_in_place(
+                beside, self._rows, dimension, queries, self._coding(), allowed.asked
+            )
             + ways.CALLED_TO_COMPARE * each,
             masked + ways.CALLED * each,
         )

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from pyiceberg.io import FileIO
 
+from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.errors import FormatError, PuffinAnnError
 from puffin_ann.lake.read.row_vectors import RowVectorReader
@@ -97,10 +98,12 @@ class OpenedShards:
         return len(self.kept) == len(self._version.routing.shards)
 
     @property
-    def are_coded(self) -> bool:
-        """Tell whether every row is compared by a byte a number from now on."""
-        open_all = self.are_all_open
-        return open_all and all(shard.loaded.engine.is_coded for shard in self.kept.values())
+    def coding(self) -> Coding:
+        """Tell whether all rows are compared where they lie by a byte a number."""
+        found = {shard.loaded.engine.coding for shard in self.kept.values()}
+        if Coding.NEVER in found:
+            return Coding.NEVER
+        return Coding.DONE if self.are_all_open and Coding.LATER not in found else Coding.LATER
 
     def place(self, allowed: AllowedRows) -> None:
         """Have the rows that may be answered found in all shards, where that takes less time.

@@ -259,11 +259,15 @@ class SnapshotShard:
         """Return the seconds of a query, rows that may be answered gathered, or where they lie."""
         rows = self.allowed(allowed)
         sharing = math.inf if rows.is_gathered else allowed.asked
-        coding = math.inf if self.loaded.engine.is_coded else allowed.asked
         return (
             ways.compared(rows.count, self._dimension, queries, sharing),
             ways.compared_in_place(
-                rows.rows_beside, len(self.loaded.locators), self._dimension, queries, coding
+                rows.rows_beside,
+                len(self.loaded.locators),
+                self._dimension,
+                queries,
+                self.loaded.engine.coding,
+                allowed.asked,
             ),
         )
 

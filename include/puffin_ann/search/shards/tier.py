@@ -76,7 +76,7 @@ class ShardTier:
         self.routes = Routes(io, version)
         self.way: ways.Way | None = None
         self._opened = OpenedShards(io, version, view, cache, scope, reader)
-        self._costs = Costs(version, lambda: self._opened.are_coded)
+        self._costs = Costs(version, lambda: self._opened.coding)
         self._reach = Reach(version.routing)
         self._comparison = Comparison(
             version, self._opened, self._costs, self.exhaustive, settings().thread_count

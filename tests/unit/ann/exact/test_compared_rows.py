@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.ann.exact import brute_force, compared_rows, kernels_coding
+from puffin_ann.ann.exact import brute_force, byte_rows, compared_rows, kernels_coding
 from puffin_ann.ann.exact.byte_rows import ByteQueries, ByteRows, size_of_codes
-from puffin_ann.ann.exact.compared_rows import WIDE, WORTH_CODING, ComparedRows
+from puffin_ann.ann.exact.compared_rows import WIDE, WORTH_CODING, Coding, ComparedRows
 from puffin_ann.ann.exact.kernels_coding import BLOCK, DOUBT, STEP
 from puffin_ann.ann.exact.kernels_products import HAS_DOTS
 from puffin_ann.ann.simd.kernels_byte_rows import MIDDLE
+from puffin_ann.settings import settings as settings_of
 
 NONE = np.empty(0, np.bool_)
 
@@ -125,8 +126,8 @@ def test_answers_by_codes_are_those_without(
 
 
 def test_more_queries_than_are_compared_in_one_go_by_several_threads(monkeypatch):
-    monkeypatch.setattr("puffin_ann.ann.exact.byte_rows.AT_ONCE", 16)
-    monkeypatch.setattr("puffin_ann.ann.exact.byte_rows.NOTED", 16)
+    monkeypatch.setattr(byte_rows, "AT_ONCE", 16)
+    monkeypatch.setattr(byte_rows, "NOTED", 16)
     monkeypatch.setattr(brute_force, "ROWS_WORTH_A_THREAD", 100)
     rng = np.random.default_rng(3)
     rows, queries = (rng.standard_normal((n, 20), dtype=np.float32) for n in (999, 83))
@@ -195,6 +196,24 @@ def test_without_products_of_bytes_many_queries_and_narrow_rows_are_compared_as_
     assert used[-1]
     wide.nearest(rows[:100], 1)
     assert not used[-1]
+
+
+def test_codes_take_no_more_memory_than_they_may(used, monkeypatch):
+    monkeypatch.setenv("PUFFIN_ANN_CODES_MAX_BYTES", str(2 * size_of_codes(50, WIDE)))
+    settings_of.cache_clear()
+    monkeypatch.setattr(compared_rows, "_ROOM", compared_rows._Room())
+    rows = np.random.default_rng(0).standard_normal((50, WIDE), dtype=np.float32)
+    several = [ComparedRows(rows, METRICS["l2"]) for _ in range(3)]
+    for compared in several:
+        for _ in range(2 * WORTH_CODING):
+            compared.nearest(rows[:1], 1)
+    assert [one.coding for one in several] == [Coding.DONE, Coding.DONE, Coding.NEVER]
+    del several[0], compared
+    later = ComparedRows(rows, METRICS["l2"])
+    assert later.coding is Coding.LATER
+    for _ in range(2 * WORTH_CODING):
+        later.nearest(rows[:1], 1)
+    assert later.coding is Coding.DONE
 
 
 def test_rows_that_cannot_be_coded_are_compared_as_they_are(used):
