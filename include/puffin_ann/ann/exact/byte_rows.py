@@ -111,9 +111,9 @@ class ByteQueries:
         square = float(asked[:, coding.SQUARE].max(initial=0.0))
         if not square < LARGE or not square * rows.longest**2 < LARGE_PRODUCT:
             return None
-        near = np.full(len(queries), np.inf, np.float32) if within is None else within
+        near = np.full(len(queries), np.inf) if within is None else within
         bits = _bits(allowed) if len(allowed) else rows.bits
-        return cls(rows, queries, words, asked, bits, near)
+        return cls(rows, queries, words, asked, bits, np.ascontiguousarray(near, np.float32))
 
     def offer(
         self, rows: tuple[int, int], heaps: NDArray[np.uint64], sizes: NDArray[np.int64]
@@ -127,11 +127,11 @@ class ByteQueries:
         """
         coded, k = self.rows, heaps.shape[1]
         at_once = min(AT_ONCE, max(1, NOTES_BYTES // (20 * (NOTED + k)) // 8) * 8)
-        most = min(at_once, len(self.words))
+        most, taken = min(at_once, len(self.queries)), min(at_once, len(self.words))
         mosts, limits = np.empty((most, k)), np.empty(most)
         found, lows = np.empty((most, NOTED + k), np.uint32), np.empty((most, NOTED + k))
-        used, starts = np.empty(most, np.int64), np.empty(most, np.int32)
-        lines, room = np.zeros((most, 3), np.float32), np.empty(products.PRODUCTS, np.float32)
+        used, starts = np.empty(most, np.int64), np.empty(taken, np.int32)
+        lines, room = np.zeros((taken, 3), np.float32), np.empty(products.PRODUCTS, np.float32)
         for at in range(0, len(self.queries), at_once):
             part = slice(at, at + at_once)
             compare(

@@ -16,11 +16,14 @@ from puffin_ann.settings import settings
 
 WORTH_CODING = 12
 """With so many queries rows are compared before they are coded: it takes as long as that saves."""
-OF_MANY = 0.25
+OF_MANY = 0.6
 """What a query of a batch counts among these: BLAS leaves less to save."""
 
 WIDE = 256
 """Numbers in a row from which on a few queries wait for memory rather than for the processor."""
+
+MOST_NUMBERS = 1 << 16
+"""Numbers in a row whose products fit sums of 32 bits."""
 
 MOST_QUERIES = 4
 """Of more, products take longer than to read the rows as they are, where bytes are not multiplied
@@ -74,7 +77,9 @@ class ComparedRows:
         self.vectors, self.metric = vectors, metric
         self._squares = brute_force.unknown_squares(len(vectors))
         self._coded: ByteRows | None = None
-        self._may_be_coded = bool(vectors.size) and (HAS_DOTS or vectors.shape[1] >= WIDE)
+        dimension = vectors.shape[1]
+        is_usual = bool(vectors.size) and dimension <= MOST_NUMBERS
+        self._may_be_coded = is_usual and (HAS_DOTS or dimension >= WIDE)
         self._asked, self._lock = 0.0, threading.Lock()
 
     @property

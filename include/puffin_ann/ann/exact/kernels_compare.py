@@ -46,6 +46,9 @@ CHUNK_BYTES = np.uint64(256 << 10)
 _ROUNDED = 2.0**-22
 """Of a squared length that was rounded to float32 before it was squared: more than it is off."""
 
+_FARTHEST = 3.0
+"""Farther apart than any two rows are, as 1 − cos, whatever is lost by rounding."""
+
 _AHEAD = 4
 """Rows whose first lines are asked for before they are measured."""
 
@@ -85,7 +88,7 @@ def _draw_line(
     lines: NDArray[np.float32],
 ) -> None:
     """Write the `line_of` a query, for products without its step; see `compare`."""
-    if limit == np.inf:
+    if limit > (_FARTHEST if metric == COSINE else LARGEST):  # numbers as large would be no bounds
         lines[i, 0] = lines[i, 1] = F32(0)
         lines[i, 2] = F32(1)
         return
@@ -274,7 +277,7 @@ def compare(
         lows: `(q, m) float64`, scratch: what those are away at least.
         used: `(q,) int64`, scratch: how many are noted.
         limits: `(q,) float64`, scratch: what a row may be away.
-        lines: `(t, 3) float32`, scratch: how many rows are ruled out at once.
+        lines: `(t, 3) float32`, scratch: of each query the `line_of` that rules out rows.
         starts: `(t,) int32`, scratch: what sums of products begin with.
         products: `(128,) float32`, scratch.
         vectors: `(n, d) float32`.

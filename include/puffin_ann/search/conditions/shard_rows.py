@@ -97,11 +97,8 @@ class ShardRows:
     @cached_property
     def rows_beside(self) -> int:
         """Rows of the blocks that hold any of them: they are compared if they are not gathered."""
-        blocks = -(-self._rows // BLOCK)
-        bits = np.packbits(~self.excluded).astype(np.uint8)
-        held = np.zeros(2 * blocks, np.uint8)
-        held[: len(bits)] = bits
-        return BLOCK * int(np.count_nonzero(held.view(np.uint16)))
+        blocks = self.ordinals // BLOCK  # which ascend
+        return BLOCK * int(np.count_nonzero(np.diff(blocks, prepend=-1)))
 
     @property
     def is_gathered(self) -> bool:

@@ -6,6 +6,8 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.exact.compared_rows import Coding
+from puffin_ann.ann.exact.kernels_products import HAS_DOTS
 from puffin_ann.declaration import EXACT
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
@@ -46,7 +48,7 @@ class Comparison:
     def answer(
         self, queries: NDArray[np.float32], k: int, allowed: AllowedRows, way: ways.Way | None
     ) -> Answer | None:
-        """Return the nearest rows and how many shards have any; None where other ways cost less.
+        """Return the nearest rows and how many shards were asked; None where other ways cost less.
 
         Args:
             queries: (q, d) float32.
@@ -68,7 +70,7 @@ class Comparison:
         began, coding = perf_counter(), gathered.rows.coding
         found = gathered.nearest(queries, k, self._threads)
         seconds = perf_counter() - began
-        if coding is gathered.rows.coding:  # to code them took most of the time
+        if coding is Coding.DONE or not HAS_DOTS:  # else it is not what comparisons are taken for
             self._costs.note_comparison(allowed.rows_answered, len(queries), seconds, self._threads)
         return [found], gathered.shard_count
 

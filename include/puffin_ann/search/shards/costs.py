@@ -99,7 +99,7 @@ class Costs:
         note(Work.WALK, algorithm, queries * cost, threads * seconds, queries)
 
     def note_comparison(self, rows: int, queries: int, seconds: float, threads: int) -> None:
-        """Learn from a comparison of rows that were coded before, if they are; see `note_walk`."""
+        """Learn from a comparison of rows that were copied and coded before; see `note_walk`."""
         if rows < ROWS_THAT_TELL:
             return
         cost = ways.compared(rows, self._routing.dimension, queries, math.inf)

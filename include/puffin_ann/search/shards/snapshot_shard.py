@@ -18,7 +18,7 @@ from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.decisions import size_of
 from puffin_ann.search.conditions.gathered import Part
-from puffin_ann.search.conditions.shard_rows import ShardRows
+from puffin_ann.search.conditions.shard_rows import GATHERED_BYTES, ShardRows
 from puffin_ann.search.explain.explanation import Among, ShardWay, way_of
 from puffin_ann.search.row_locators import FileRanks, MaskedRows
 from puffin_ann.search.shards import tie_breaks
@@ -191,6 +191,8 @@ class SnapshotShard:
 
         Rows farther than `within`, (q,) float32, may be left out.
         """
+        if allowed is not None and not self.allowed(allowed).count:
+            return _nothing(len(queries), k)
         excluded = self.excluded(allowed)
         ask = partial(self.loaded.engine.exhaustive, deleted=excluded, threads=threads)
         if self.is_in_order:
@@ -259,6 +261,8 @@ class SnapshotShard:
         """Return the seconds of a query, rows that may be answered gathered, or where they lie."""
         rows = self.allowed(allowed)
         sharing = math.inf if rows.is_gathered else allowed.asked
+        if 4 * rows.count * self._dimension > GATHERED_BYTES:  # they are copied again each time
+            sharing = queries
         return (
             ways.compared(rows.count, self._dimension, queries, sharing),
             ways.compared_in_place(

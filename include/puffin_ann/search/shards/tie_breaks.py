@@ -67,7 +67,10 @@ def nearest(
     if not _tied(answers).any():
         return answers[0][:, :k], answers[1][:, :k]
     ids, distances = by_locator(answers, keys)
-    open_ended = np.flatnonzero((ids[:, k] >= 0) & (distances[:, k] == distances[:, k - 1]))
+    is_open = (ids[:, k] >= 0) & (distances[:, k] == distances[:, k - 1])
+    if within is not None:  # beyond it nobody asks which rows they are
+        is_open &= distances[:, k - 1] <= within
+    open_ended = np.flatnonzero(is_open)
     ids, distances = ids[:, :k].copy(), distances[:, :k]
     wanted = 2 * (k + 1)
     while len(open_ended):

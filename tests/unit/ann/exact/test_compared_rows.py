@@ -251,3 +251,21 @@ def test_rows_no_farther_than_is_wanted_are_all_found(metric, rows, k, near, see
     np.testing.assert_array_equal(found[1][wanted], expected[1][wanted])
     others = ~wanted & (found[0] >= 0)
     assert (found[1][others] >= within.repeat(k).reshape(-1, k)[others]).all()
+
+
+@pytest.mark.parametrize("within", [3.0, 1e30, 3e38])
+def test_a_limit_beyond_all_distances_leaves_none_out(within):
+    rows = np.random.default_rng(0).standard_normal((17, 12), dtype=np.float32)
+    rows[16] = 0.0
+    queries = rows[:3] * np.float32(1e10)
+    near = np.full(3, within, np.float32)
+    found = brute_force.search(
+        queries, rows, 17, "cosine", coded=coded(rows, "cosine"), within=near
+    )
+    for one, other in zip(found, brute_force.search(queries, rows, 17, "cosine"), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_rows_of_more_numbers_than_sums_have_room_for_are_not_coded():
+    rows = np.ones((1, compared_rows.MOST_NUMBERS + 1), np.float32)
+    assert ComparedRows(rows, METRICS["l2"]).coding is Coding.NEVER

@@ -54,3 +54,18 @@ def test_answers_without_ties_are_left_alone():
     answers = np.array([[3, 1, -1, -1]]), np.array([[1, 2, np.inf, np.inf]], np.float32)
 
     assert tie_breaks.by_locator(answers, lambda ids: pytest.fail("no key is needed")) is answers
+
+
+def test_ties_that_nobody_wants_are_not_followed():
+    table = np.ones((1, 400), np.float32)
+    asked = []
+
+    def ask(queries, k, *, within=None):
+        asked.append(k)
+        return engine(table)(queries, k)
+
+    query, keys = np.zeros((1, 1), np.float32), keys_of(np.arange(400))
+    tie_breaks.nearest(ask, query, 5, keys, np.array([0.5], np.float32))
+    assert asked == [6]
+    tie_breaks.nearest(ask, query, 5, keys, np.array([1.0], np.float32))
+    assert len(asked) > 2
