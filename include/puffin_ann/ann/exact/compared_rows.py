@@ -2,6 +2,7 @@
 
 import threading
 import weakref
+from collections.abc import Callable
 from enum import Enum
 
 import numpy as np
@@ -44,14 +45,13 @@ class _Room:
     def __init__(self) -> None:
         self._taken, self._lock = 0, threading.Lock()
 
-    def take(self, size: int, rows: "ComparedRows") -> bool:
-        """Take room as long as some rows are there; tell whether there was."""
+    def take(self, size: int, rows: "ComparedRows") -> Callable[[], object] | None:
+        """Take room as long as some rows are there; return what gives it back, None if none is."""
         with self._lock:
             if self._taken + size > settings().codes_max_bytes:
-                return False
+                return None
             self._taken += size
-        weakref.finalize(rows, self._give, size)
-        return True
+        return weakref.finalize(rows, self._give, size)
 
     def _give(self, size: int) -> None:
         with self._lock:
@@ -135,7 +135,10 @@ class ComparedRows:
         """Code the rows, if nobody did meanwhile, they can be, and there is room."""
         if self._coded is not None or not self._may_be_coded:
             return
-        if _ROOM.take(size_of_codes(*self.vectors.shape), self):
+        give_back = _ROOM.take(size_of_codes(*self.vectors.shape), self)
+        if give_back is not None:
             brute_force.fill_squares(self.vectors, self._squares)
             self._coded = ByteRows.of(self.vectors, self._squares, self.metric)
+            if self._coded is None:
+                give_back()
         self._may_be_coded = self._coded is not None

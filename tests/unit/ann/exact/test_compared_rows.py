@@ -216,14 +216,15 @@ def test_codes_take_no_more_memory_than_they_may(used, monkeypatch):
     assert later.coding is Coding.DONE
 
 
-def test_rows_that_cannot_be_coded_are_compared_as_they_are(used):
+def test_rows_that_cannot_be_coded_are_compared_as_they_are(used, monkeypatch):
     rows = np.zeros((50, WIDE), np.float32)
     rows[3] = 1e-30
+    monkeypatch.setattr(compared_rows, "_ROOM", room := compared_rows._Room())
     compared = ComparedRows(rows, METRICS["l2"])
     for _ in range(2 * WORTH_CODING):
         compared.nearest(rows[:1], 1)
     assert not any(used)
-    assert compared.size == 8 * len(rows)
+    assert (compared.size, room._taken) == (8 * len(rows), 0)
 
 
 @given(
