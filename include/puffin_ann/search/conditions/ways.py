@@ -55,7 +55,7 @@ class Growing:
         return (1 - part) * self.narrow.of(queries) + part * self.wide.of(queries)
 
 
-COMPARED = Growing(Cost(4.9e-11, 1.0e-10), Cost(4.9e-11, 1.0e-10))
+COMPARED = Cost(4.9e-11, 1.0e-10)
 """Of a number of a vector that is read as it is. This and what follows is printed by
 `python -m benchmarks ways`, of the sample data and of synthetic rows, on one thread of an EPYC; one
 figure alone is their mean."""
@@ -67,7 +67,8 @@ CODED = 6.0e-10
 """Seconds to turn a number of a vector that was just copied into a byte."""
 
 CODED_IN_PLACE = 1.0e-9
-"""The same of a vector that no cache holds."""
+"""The same of a vector that no cache holds: of 50,000 × 100. `python -m benchmarks ways` does not
+print it."""
 
 GATHERED = 1.75e-9
 """Seconds to copy a number of a vector beside others, before the first comparison: out of four
@@ -79,7 +80,7 @@ CALLED = 100e-6
 batch. `python -m benchmarks ways` does not print it."""
 
 CALLED_TO_COMPARE = 45e-6
-"""The same where rows are compared where they lie."""
+"""The same where rows are compared where they lie; it is not printed, either."""
 
 WIDTH = {
     "vamana": Growing(Cost(0.39e-6, 0.45e-6), Cost(0.69e-6, 0.82e-6)),
@@ -174,15 +175,15 @@ def compared_in_place(
         sharing: queries that share the time to code the rows.
     """
     if coding is Coding.NEVER or not HAS_DOTS:
-        return pace(Work.COMPARE) * COMPARED.of(dimension, queries) * rows * dimension
+        return _compared(dimension, queries, by_bytes=False) * rows * dimension
     coded = CODED_IN_PLACE * all_rows / max(1.0, sharing) if coding is Coding.LATER else 0.0
     return (_compared(dimension, queries) * rows + coded) * dimension
 
 
-def _compared(dimension: int, queries: int) -> float:
+def _compared(dimension: int, queries: int, *, by_bytes: bool = HAS_DOTS) -> float:
     """Return the seconds a query to compare a number of a vector."""
-    cost = COMPARED_BY_BYTES if HAS_DOTS else COMPARED
-    return pace(Work.COMPARE) * cost.of(dimension, queries)
+    cost = COMPARED_BY_BYTES.of(dimension, queries) if by_bytes else COMPARED.of(queries)
+    return pace(Work.COMPARE) * cost
 
 
 _CODED = CODED if HAS_DOTS else 0.0
