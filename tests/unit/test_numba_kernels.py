@@ -11,6 +11,7 @@ from numba.core.errors import NumbaError
 from puffin_ann import numba_cache
 from puffin_ann.ann.graph import kernels_beam
 from puffin_ann.ann.hnsw import kernels as kernels_hnsw
+from puffin_ann.ann.vamana.packed import kernels_pool
 from puffin_ann.ann.vamana.packed import kernels_walk as kernels_packed
 from puffin_ann.numba_kernels import kernel
 
@@ -60,6 +61,7 @@ def test_no_search_counts_references_where_it_goes_from_row_to_row():
         kernels_hnsw.beam,
         kernels_hnsw.descend,
         kernels_packed.walk,
-        kernels_packed.enter,
+        kernels_pool.enter,
+        kernels_pool.merge,
     ]
     assert [loop.__name__ for loop in loops if counts(loop)] == []

@@ -48,6 +48,7 @@ _I64 = ir.IntType(64)
 U8X16, U8X32, U8X64 = Vector(16, 8), Vector(32, 8), Vector(64, 8)
 U16X8, U16X16 = Vector(8, 16), Vector(16, 16)
 U32X16 = Vector(16, 32)
+U64X8 = Vector(8, 64)
 F32X16 = Vector(16, 32, True)
 
 

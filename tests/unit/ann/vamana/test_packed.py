@@ -14,6 +14,7 @@ from puffin_ann.ann.graph.primitives import candidate, row_of, squared_of
 from puffin_ann.ann.simd import fastscan, kernels_byte_rows
 from puffin_ann.ann.vamana.packed import (
     kernels_pack,
+    kernels_pool,
     kernels_tables,
     kernels_walk,
 )
@@ -242,17 +243,14 @@ def walked(space, neighbours, degrees, query, keep, wanted):
         best.append((reference.measured(node, placed), node))
         found = reference.estimates(node, placed, *tables)
         for first in range(0, len(found), 32):
-            limit = pool[-1][0] if len(pool) == keep else math.inf
+            last = pool[-1] if len(pool) == keep else (math.inf, 0)
+            fresh = []
             for place in range(first, min(first + 32, len(found))):
                 row, value = int(reference.lists[node][place]), max(found[place], 0.0)
-                if found[place] >= limit or row in (seen if once else done):
-                    continue
-                if len(pool) == keep:
-                    if (value, row) >= pool[-1]:
-                        continue
-                    pool.pop()
-                seen.add(row)
-                pool = sorted([*pool, (value, row)])
+                if found[place] < last[0] and row not in (seen if once else done):
+                    fresh.append((value, row))
+            seen |= {row for _, row in fresh}
+            pool = sorted(pool + fresh)[:keep]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -275,7 +273,10 @@ def test_walking_finds_what_its_reference_does(seed, keep, width):
         length=0.0,
     )  # fmt: skip
     pools = Pools(
-        np.empty(keep + 1, np.uint64), keep, np.empty(2, np.uint64), np.empty(0, np.uint8)
+        np.empty(keep + kernels_pool.BEYOND, np.uint64),
+        keep,
+        np.empty(2 + kernels_pool.LANES, np.uint64),
+        np.empty(0, np.uint8),
     )
     near = np.zeros(200, np.uint64)
     found, is_full, seen, wanted = kernels_walk.walk(
@@ -288,6 +289,7 @@ def test_walking_finds_what_its_reference_does(seed, keep, width):
         np.uint8(2),
         best,
         near,
+        np.empty(2 * kernels_pool.BEYOND, np.uint64),
         np.empty(32, np.float32),
     )
     assert is_full
@@ -305,14 +307,44 @@ def test_walking_finds_what_its_reference_does(seed, keep, width):
 )
 @settings(max_examples=50, deadline=None)
 def test_entering_keeps_a_pool_ascending(sizes):
-    pool = np.zeros(len(sizes) + 8, np.uint64)
+    pool = np.zeros(len(sizes) + kernels_pool.LANES, np.uint64)
     expected = []
     for row, size in enumerate(sizes):
         key = candidate.py_func(np.float32(size), row)
-        place = kernels_walk.enter(pool, len(expected), key)
+        place = kernels_pool.enter(pool, len(expected), key)
         expected = sorted([*expected, int(key)])
         assert pool[: len(expected)].tolist() == expected
         assert expected[place] == key
+
+
+@given(
+    nodes=st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=32), min_size=1, max_size=12),
+    full=st.integers(1, 150),
+)
+@settings(max_examples=100, deadline=None)
+def test_merging_keeps_the_nearest_candidates_ascending(nodes, full):
+    pool = np.zeros(full + kernels_pool.BEYOND, np.uint64)
+    fresh = np.zeros(2 * kernels_pool.BEYOND, np.uint64)
+    expected, size, row = [], 0, 0
+    for sizes in nodes:
+        for place, distance in enumerate(sizes):
+            fresh[place] = candidate.py_func(np.float32(distance), row)
+            row += 1
+        least = int(fresh[: len(sizes)].min())
+        everyone = sorted([*expected, *fresh[: len(sizes)].tolist()])
+        size, first = kernels_pool.merge(pool, size, full, fresh, len(sizes))
+        expected = everyone[:full]
+        assert pool[:size].tolist() == expected
+        assert everyone.index(least) == first
+
+
+def test_equal_candidates_of_a_damaged_node_leave_the_pool_in_order():
+    pool = np.zeros(8 + kernels_pool.BEYOND, np.uint64)
+    fresh = np.zeros(2 * kernels_pool.BEYOND, np.uint64)
+    fresh[:3] = key = candidate.py_func(np.float32(1), 7)
+    size, first = kernels_pool.merge(pool, 0, 8, fresh, 3)
+    assert (size, first, pool[0]) == (3, 0, key)
+    assert (np.diff(pool[:3].astype(object)) >= 0).all()
 
 
 def test_estimates_have_no_bias_and_an_error_that_shrinks_with_the_width():

@@ -1,6 +1,6 @@
 """Packed nodes: each row of a graph with quantised codes of its neighbours, read in one go.
 
 `layout` says what is where, `kernels_pack` makes the packed nodes, `kernels_tables` turns a query
-into look-up tables, `kernels_walk` is the beam search over them, and `kernels_search` answers
-queries by it; `placed` tells it where graphs lie.
+into look-up tables, `kernels_walk` is the beam search over them, whose candidates `kernels_pool`
+keeps, and `kernels_search` answers queries by it; `placed` tells it where graphs lie.
 """

@@ -17,6 +17,7 @@ from puffin_ann.ann.simd.intrinsics import numbers_at, rows_at
 from puffin_ann.ann.simd.kernels_distance import distance, dot, order_key
 from puffin_ann.ann.simd.vectors import prefetch
 from puffin_ann.ann.vamana.packed.kernels_pack import rotate
+from puffin_ann.ann.vamana.packed.kernels_pool import BEYOND, LANES
 from puffin_ann.ann.vamana.packed.kernels_tables import (
     PackedGraph,
     PlacedQuery,
@@ -66,6 +67,7 @@ class Room(NamedTuple):
         passed: uint64, deleted rows passed through; see `Pools`.
         best: uint64, see `walk`.
         near: uint64, see `walk`; where rows are read by their codes, else empty.
+        fresh: uint64, see `walk`.
         placed: `(w,) float32`, a query in the frame.
         scratch: `(w,) float32`.
         moved: `(w,) float32`, the query rotated.
@@ -78,6 +80,7 @@ class Room(NamedTuple):
     passed: NDArray[np.uint64]
     best: NDArray[np.uint64]
     near: NDArray[np.uint64]
+    fresh: NDArray[np.uint64]
     placed: NDArray[np.float32]
     scratch: NDArray[np.float32]
     moved: NDArray[np.float32]
@@ -194,10 +197,11 @@ def _most_kept(candidates, live, bits):  # type: ignore[no-untyped-def]
 def _room_for(candidates, gone, best, numbers, dim, bits, row_bytes):  # type: ignore[no-untyped-def]
     """Return room for searches of so many candidates and deleted rows, best rows and dimensions."""
     return Room(
-        np.empty(candidates + 1, np.uint64),
-        np.empty(passed_room(candidates, gone) + 1, np.uint64),
+        np.empty(candidates + BEYOND, np.uint64),
+        np.empty(passed_room(candidates, gone) + 1 + LANES, np.uint64),
         np.empty(best + 1, np.uint64),
         np.empty(2 * candidates + best if row_bytes else 0, np.uint64),
+        np.empty(2 * BEYOND, np.uint64),
         np.empty(dim, np.float32),
         np.empty(dim, np.float32),
         np.empty(dim, np.float32),
@@ -276,10 +280,10 @@ def ask(
         asked = room.moved if nodes.row_bytes else room.asked
         placed = PlacedQuery(asked, room.tables, step, base)
         while True:
-            passed = room.passed[: passed_room(keep, len(vectors) - live) + 1]
+            passed = room.passed[: passed_room(keep, len(vectors) - live) + 1 + LANES]
             found, is_full, seen, wanted = walk(
                 nodes, vectors.reshape(-1), placed, Pools(room.pool, keep, passed, deleted), sieve,
-                stamps, np.uint8(stamp), room.best, room.near, room.estimates,
+                stamps, np.uint8(stamp), room.best, room.near, room.fresh, room.estimates,
             )  # fmt: skip
             if found == U64(0) or found >= U64(len(ids)) or keep == most:
                 break

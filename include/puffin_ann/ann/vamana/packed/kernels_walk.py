@@ -1,10 +1,11 @@
 """Searching packed nodes: a beam over estimated distances, every expanded row measured.
 
-See `layout` for what is where. Most of an expansion is waiting for memory, so the next likely node
+See `layout` for what is where. Much of an expansion is waiting for memory, so the next likely node
 and its row are asked for while this one is scanned, and once more when a better one turned up: the
 first lines of both, or all of a node that is not long; the machine itself fetches what follows on
-those. Numbers of neighbours are looked at only where a mask of 32 comparisons says so; places in
-the pool are found by halving, since at widths above 100 walking there takes as long as the scan.
+those. They are asked for in three parts, between the steps of the scan, since a core waits with so
+many lines on their way that what it reads next itself would queue behind them (a tenth at 384
+dimensions). Numbers of neighbours are looked at only where a mask of 32 comparisons says so.
 """
 
 import numpy as np
@@ -51,47 +52,25 @@ from puffin_ann.ann.simd.vectors import (
     widened_to,
 )
 from puffin_ann.ann.vamana.packed.kernels_pack import HEAD_BYTES, TAIL_BYTES
+from puffin_ann.ann.vamana.packed.kernels_pool import LANES, enter, merge
 from puffin_ann.ann.vamana.packed.kernels_tables import PackedGraph, PlacedQuery
 from puffin_ann.numba_kernels import inlined, kernel
 
 FAR = np.float32(3e38)
 """No estimate is farther."""
-AHEAD = 1024
+AHEAD = 2048
 """Bytes of a node, and of its row, that are asked for ahead."""
-WHOLE = 2304
-"""Nodes that have their rows within are asked for whole up to so many bytes, which they have at 384
-dimensions. To ask for all of a node of 768 takes longer."""
+WHOLE = 4608
+"""Nodes that have their rows within are asked for whole up to so many bytes, which they have at 768
+dimensions: of one a tenth is gained so."""
 
-_KEYS = np.uint64(8)
 _HALF = np.uint64(BLOCK // 2)
 _LINE = np.uint64(64)
 _LANES = np.uint64(16)
 
 _load, _store, _fill = load_of(F32X16), store_of(F32X16), fill_of(F32X16)
-_load_keys, _store_keys = load_of(U32X16), store_of(U32X16)
 _load_halves, _widen, _upper = load_of(U16X16), widened_to(U32X16), left_by(16)
 _as_floats = bits_as(F32X16)
-
-
-@kernel()
-def enter(pool: NDArray[np.uint64], size: Whole, key: np.uint64) -> Whole:
-    """Insert a candidate in an ascending pool of `size`, which has room; return its place."""
-    low, high = U64(0), U64(size)
-    while low < high:
-        middle = (low + high) >> U64(1)
-        if pool[middle] < key:
-            low = middle + U64(1)
-        else:
-            high = middle
-    end = U64(size)
-    while end >= low + _KEYS:
-        _store_keys(pool, end - _KEYS + U64(1), _load_keys(pool, end - _KEYS))
-        end -= _KEYS
-    while end > low:
-        pool[end] = pool[end - U64(1)]
-        end -= U64(1)
-    pool[low] = key
-    return low
 
 
 @inlined
@@ -103,14 +82,25 @@ def _open_from(pool, place, size, stamps, done):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _prefetch_node(nodes, vectors, dimension, key):  # type: ignore[no-untyped-def]
-    stride, whole = U64(nodes.stride), U64(WHOLE)
-    if nodes.row_bytes == 0:
-        at, whole = row_of(key) * dimension, U64(AHEAD)
+def _ask_for_row(nodes, vectors, dimension, key):  # type: ignore[no-untyped-def]
+    """Ask memory for the row of a candidate, if it is one, where rows are read as they are."""
+    if nodes.row_bytes == 0 and key != NOBODY:
+        at = row_of(key) * dimension
         for z in range(U64(0), min(dimension, U64(AHEAD // 4)), _LANES):
             prefetch(vectors, at + z)
+
+
+@inlined
+def _ask_for(nodes, key, part):  # type: ignore[no-untyped-def]
+    """Ask memory for a third of what is read ahead of a candidate's node, if it is one."""
+    if key == NOBODY:
+        return
+    whole = U64(AHEAD) if nodes.row_bytes == 0 else U64(WHOLE)
+    stride = U64(nodes.stride)
+    ahead = stride if stride <= whole else U64(AHEAD)
+    step = (ahead // U64(3) + _LINE) & ~(_LINE - U64(1))
     at = row_of(key) * stride
-    for z in range(U64(0), stride if stride <= whole else U64(AHEAD), _LINE):
+    for z in range(step * U64(part), min(ahead, step * U64(part + 1)), _LINE):
         prefetch(nodes.bytes, at + z)
 
 
@@ -139,6 +129,14 @@ def _squared(vectors, at, factor, asked):  # type: ignore[no-untyped-def]
         total += rest * rest
         z += U64(1)
     return total
+
+
+@inlined
+def _measured(nodes, vectors, row, at, factor, asked):  # type: ignore[no-untyped-def]
+    """Return the squared distance of a row, whose node begins at a place, and a query."""
+    if nodes.row_bytes > 0:
+        return squared_by_bytes(nodes.bytes, at + U64(HEAD_BYTES), factor, asked)
+    return _squared(vectors, row * U64(len(asked)), factor, asked)
 
 
 @inlined
@@ -175,8 +173,9 @@ def _estimate_block(nodes, at, query, own, limit, out):  # type: ignore[no-untyp
 
 @inlined
 def _let_in(  # type: ignore[no-untyped-def]
-    mask, estimates, numbers, place, again, pools, size, current, count, beside, stamps, done, met
-):
+    mask, estimates, numbers, place, again, pools, size, current, count, beside, stamps, done, met,
+    fresh,
+):  # fmt: skip
     """Put the rows of a mask into their pools.
 
     Return the size of each, and its first place that may not be expanded, and how many live rows
@@ -184,7 +183,7 @@ def _let_in(  # type: ignore[no-untyped-def]
     """
     pool, passed, deleted = pools.live, pools.passed, pools.deleted
     there = np.uint8(done - np.uint8(1))
-    full, most = U64(pools.keep), U64(len(passed) - 1)
+    full, most, entered = U64(pools.keep), U64(len(passed) - LANES - 1), U64(0)
     while mask:
         bit = lowest_bit(mask)
         mask &= mask - U64(1)
@@ -202,9 +201,11 @@ def _let_in(  # type: ignore[no-untyped-def]
         elif has_room(pool, size, full, key):
             stamps[row] = there
             met += U64(mark_of_row != there)
-            size -= U64(size == full)
-            current = min(current, U64(enter(pool, size, key)))
-            size += U64(1)
+            fresh[entered] = key
+            entered += U64(1)
+    if entered:
+        size, first = merge(pool, size, full, fresh, entered)
+        current = min(current, U64(first))
     return size, current, count, beside, met
 
 
@@ -231,6 +232,7 @@ def walk(
     done: np.uint8,
     best: NDArray[np.uint64],
     near: NDArray[np.uint64],
+    fresh: NDArray[np.uint64],
     estimates: NDArray[np.float32],
 ) -> tuple[Whole, bool, Whole, Whole]:
     """Find live rows near a query.
@@ -257,6 +259,7 @@ def walk(
             expanded that are, by their squared distances, ascending.
         near: uint64, written: all of those in the order they were expanded, as far as there is
             room.
+        fresh: `(2 · BEYOND,) uint64`, scratch.
         estimates: `(32,) float32`, scratch.
     """
     packed, numbers = nodes.bytes, nodes.numbers
@@ -264,7 +267,7 @@ def walk(
     pool, passed, deleted = pools.live, pools.passed, pools.deleted
     stride, code_bytes = U64(nodes.stride), U64(nodes.code_bytes)
     dimension, again = U64(len(query.asked)), nodes.bits == 1
-    coded, blocks_at = nodes.row_bytes > 0, U64(HEAD_BYTES) + U64(nodes.row_bytes)
+    blocks_at = U64(HEAD_BYTES) + U64(nodes.row_bytes)
     full = U64(pools.keep)
     current = beside = found = seen = wanted = U64(0)
     key = candidate(F32(0), nodes.entry)
@@ -277,16 +280,13 @@ def walk(
         current = _open_from(pool, current, size, stamps, done)
         beside = _open_from(passed, beside, count, stamps, done)
         following = next_open(pool, current, size, full, passed, beside, count)
-        if following != NOBODY:
-            _prefetch_node(nodes, vectors, dimension, following)
+        _ask_for_row(nodes, vectors, dimension, following)
+        _ask_for(nodes, following, 0)
         at = row * stride
         head = at >> U64(2)
         factor, addend = floats[head + U64(1)], floats[head + U64(2)]
-        if coded:
-            own = squared_by_bytes(packed, at + U64(HEAD_BYTES), factor, query.asked)
-        else:
-            own = _squared(vectors, row * dimension, factor, query.asked)
-        own = max(own + addend, F32(0))
+        own = max(_measured(nodes, vectors, row, at, factor, query.asked) + addend, F32(0))
+        _ask_for(nodes, following, 1)
         if lives:
             seen += U64(1)
             if not is_deleted(sieve, row):
@@ -299,19 +299,23 @@ def walk(
         for begin in range(U64(0), degree, U64(BLOCK)):
             limit = squared_of(pool[full - U64(1)]) if size == full else FAR
             mask = _estimate_block(nodes, at, query, own, limit, estimates)
+            if begin == U64(0):
+                _ask_for(nodes, following, 2)
             if degree - begin < U64(BLOCK):
                 mask &= (U64(1) << (degree - begin)) - U64(1)
             at += code_bytes
             place = (at + U64(128)) >> U64(2)
             size, current, count, beside, met = _let_in(
                 mask, estimates, numbers, place, again, pools, size, current, count, beside,
-                stamps, done, met,
+                stamps, done, met, fresh,
             )  # fmt: skip
             at += U64(TAIL_BYTES)
         current = _open_from(pool, current, size, stamps, done)
         beside = _open_from(passed, beside, count, stamps, done)
         key = next_open(pool, current, size, full, passed, beside, count)
-        if key != following and key != NOBODY:
-            _prefetch_node(nodes, vectors, dimension, key)
+        if key != following:
+            _ask_for_row(nodes, vectors, dimension, key)
+            for part in range(3):
+                _ask_for(nodes, key, part)
     is_enough = found_enough(met, full, deleted) > U64(0)
     return found if is_enough else U64(0), size == full and is_enough, seen, wanted

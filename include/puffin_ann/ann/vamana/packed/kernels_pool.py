@@ -1,0 +1,121 @@
+"""The pool of a walk: candidates in ascending order, into which those of a node are merged at once.
+
+Of 32 neighbours a fifth enters, each at a place that nothing foretells. To look for those places
+one by one, and to move what is behind for each, took a third of a walk: most of that was waiting
+for what the processor had guessed wrong. So places are counted rather than searched, eight
+candidates at a time, and what is behind moves once.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.ann.graph.kernels_frontier import NOBODY
+from puffin_ann.ann.graph.primitives import U64, Whole
+from puffin_ann.ann.simd.fastscan import BLOCK
+from puffin_ann.ann.simd.vectors import (
+    U64X8,
+    bit_count,
+    fill_of,
+    less_mask,
+    load_of,
+    store_of,
+)
+from puffin_ann.numba_kernels import inlined, kernel
+
+LANES = 8
+"""Candidates that are looked at, or moved, at a time."""
+BEYOND = BLOCK + LANES
+"""Room of a pool beyond the candidates that it keeps: for those of a node, and what is loaded."""
+COUNTED = 64
+"""Of so many candidates those before a place are counted; among more it is halved first."""
+
+_LANES, _BEYOND, _COUNTED = np.uint64(LANES), np.uint64(BEYOND), np.uint64(COUNTED)
+_load, _store, _fill = load_of(U64X8), store_of(U64X8), fill_of(U64X8)
+
+
+@inlined
+def _place_of(pool, size, key):  # type: ignore[no-untyped-def]
+    """Return how many of `size` ascending candidates come before one; eight behind are loaded."""
+    low, high = U64(0), U64(size)
+    while high - low > _COUNTED:
+        middle = (low + high) >> U64(1)
+        if pool[middle] < key:
+            low = middle + U64(1)
+        else:
+            high = middle
+    wanted = _fill(key)
+    at = low
+    while at + _LANES <= high:
+        low += bit_count(less_mask(_load(pool, at), wanted))
+        at += _LANES
+    rest = (U64(1) << (high - at)) - U64(1)
+    return low + bit_count(less_mask(_load(pool, at), wanted) & rest)
+
+
+@inlined
+def _move(pool, begin, end, by):  # type: ignore[no-untyped-def]
+    """Move the candidates from one place up to another so many places on."""
+    while end >= begin + _LANES:
+        end -= _LANES
+        _store(pool, end + by, _load(pool, end))
+    while end > begin:
+        end -= U64(1)
+        pool[end + by] = pool[end]
+
+
+@kernel()
+def enter(pool: NDArray[np.uint64], size: Whole, key: np.uint64) -> Whole:
+    """Insert a candidate in an ascending pool of `size`; return its place.
+
+    There must be room for one, and `LANES` more to load.
+    """
+    place = _place_of(pool, U64(size), key)
+    _move(pool, place, U64(size), U64(1))
+    pool[place] = key
+    return place  # type: ignore[no-any-return]
+
+
+@inlined
+def _sort(fresh, count):  # type: ignore[no-untyped-def]
+    """Write candidates again from `BEYOND` on, ascending: as many are before each as are less."""
+    end = (count + _LANES - U64(1)) & ~(_LANES - U64(1))
+    for i in range(count, end):
+        fresh[i] = NOBODY
+    for i in range(count):
+        fresh[_BEYOND + i] = NOBODY  # of equal ones, as a damaged node has them, one is left
+    for i in range(count):
+        key = fresh[i]
+        wanted = _fill(key)
+        before = U64(0)
+        for at in range(U64(0), end, _LANES):
+            before += bit_count(less_mask(_load(fresh, at), wanted))
+        fresh[_BEYOND + before] = key
+
+
+@kernel()
+def merge(
+    pool: NDArray[np.uint64],
+    size: Whole,
+    full: Whole,
+    fresh: NDArray[np.uint64],
+    count: Whole,
+) -> tuple[Whole, Whole]:
+    """Merge candidates in an ascending pool that keeps `full`; return its size and the first place.
+
+    Args:
+        pool: `(full + BEYOND,) uint64` or more, changed.
+        size: candidates that it holds, at most `full`.
+        full: see above.
+        fresh: `(2 · BEYOND,) uint64`, overwritten; up to 32 candidates in any order.
+        count: how many, at least 1.
+    """
+    _sort(fresh, U64(count))
+    end, left = U64(size), U64(count)
+    while left > U64(0):
+        key = fresh[_BEYOND + left - U64(1)]
+        place = _place_of(pool, end, key)
+        _move(pool, place, end, left)
+        left -= U64(1)
+        pool[place + left] = key
+        end = place
+    return min(U64(full), U64(size) + U64(count)), end
