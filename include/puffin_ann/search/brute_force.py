@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -10,8 +11,9 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyroaring import BitMap
 
-from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.ann.exact import brute_force
+from puffin_ann.ann.core.metrics import METRICS, Metric
+from puffin_ann.ann.core.types import Answers
+from puffin_ann.ann.exact.compared_rows import ComparedRows
 from puffin_ann.lake.read.coverage_diff import ALL, Positions
 from puffin_ann.lake.read.parquet import open_file, read_vectors
 from puffin_ann.lake.read.vector_column import VectorColumn
@@ -27,12 +29,13 @@ Allowed = Mapping[str, Positions] | None
 """By path of a data file, the only rows that may be answered; None means all."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RowBatch:
-    """Vectors of one row group that are to be compared.
+    """Vectors of one row group that are to be compared; for several threads.
 
     Attributes:
         vectors: (n, d) float32.
+        metric: that they are compared by.
         rank: rank of the file.
         row_group: number of the row group.
         offsets: (n,) int64, row offsets inside it.
@@ -40,10 +43,20 @@ class RowBatch:
     """
 
     vectors: NDArray[np.float32]
+    metric: Metric
     rank: int
     row_group: int
     offsets: NDArray[np.int64]
     first: int
+
+    @cached_property
+    def _rows(self) -> ComparedRows:
+        """What searches find out about the rows, for the next ones."""
+        return ComparedRows(self.vectors, self.metric)
+
+    def nearest(self, queries: NDArray[np.float32], k: int, within: NDArray[np.float32]) -> Answers:
+        """Return the k nearest rows of each query; those beyond `within` may be left out."""
+        return self._rows.nearest(queries, k, within=within, threads=settings().thread_count)
 
     def among(self, positions: Positions) -> "RowBatch":
         """Return those of the rows that are at some positions of the file."""
@@ -75,20 +88,25 @@ class Scan:
         self._kept: dict[tuple[str, int], RowBatch] = {}
         self._kept_bytes = 0
 
-    def search(self, queries: NDArray[np.float32], k: int, allowed: Allowed = None) -> Source:
+    def search(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        within: NDArray[np.float32],
+        allowed: Allowed = None,
+    ) -> Source:
         """Return the k nearest scanned rows of each query; ids are places in the answer's keys.
 
         Args:
             queries: (q, d) float32.
             k: neighbours.
+            within: (q,) float32, distances beyond which rows are not wanted; they may be left out.
             allowed: by path of a file, the only rows that may be answered; None means all.
         """
         best = Best(len(queries), k)
         for batch in self.batches(queries.shape[1], allowed):
-            ids, distances = brute_force.search(
-                queries, batch.vectors, k, self._metric, threads=settings().thread_count
-            )
-            best.add(batch, ids, distances)
+            near = np.minimum(best.farthest, within)
+            best.add(batch, *batch.nearest(queries, k, near))
         return best.source()
 
     def batches(self, dimension: int, allowed: Allowed = None) -> Iterator[RowBatch]:
@@ -131,7 +149,8 @@ class Scan:
                     )
                     keep = mark(positions, first, rows) & read.valid
                     vectors = np.ascontiguousarray(read.matrix[keep])
-                    batch = RowBatch(vectors, rank, row_group, np.flatnonzero(keep), first)
+                    offsets = np.flatnonzero(keep)
+                    batch = RowBatch(vectors, self._metric, rank, row_group, offsets, first)
                     note_vectors(vectors.nbytes)
                     self._keep(path, batch)
                 yield batch.among(allowed)
@@ -180,8 +199,15 @@ class Best:
             np.full((3, queries, k), -1, dtype=np.int64),
         )
 
+    @property
+    def farthest(self) -> NDArray[np.float32]:
+        """(q,) float32, the distance of the last of the k rows; infinite where there are fewer."""
+        return self._source.distances[:, -1]
+
     def add(self, batch: RowBatch, ids: NDArray[np.int64], distances: NDArray[np.float32]) -> None:
         """Take in the nearest rows of a batch, all queries answered in the same order."""
+        if ids.max(initial=-1) < 0:
+            return
         new = Source(
             ids,
             distances,

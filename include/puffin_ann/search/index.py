@@ -18,7 +18,7 @@ from puffin_ann.search.explain.recorder import Recorder, enter, recording
 from puffin_ann.search.explained import explained
 from puffin_ann.search.failover import Serving
 from puffin_ann.search.included.lookups import LOOKUPS
-from puffin_ann.search.merge import merge
+from puffin_ann.search.merge import farthest_of, merge
 from puffin_ann.search.questions.checks import Freshness, checked_distance, require_products
 from puffin_ann.search.questions.question import Question
 from puffin_ann.search.range_search import pairs_within, scan_parts
@@ -166,7 +166,8 @@ class Index(BoundVersion):
         if scanned:
             enter("scan rows outside the index")
             only = None if allowed is None else allowed.scanned
-            sources.append(self._scan.search(batch, k, only))
+            near = farthest_of(sources, len(batch), k)
+            sources.append(self._scan.search(batch, k, near, only))
         enter("merge answers")
         table_bytes = self._table_read - table_before
         report = self._report(probed, scanned, by_ranges, table_bytes, allowed)

@@ -88,6 +88,13 @@ def count_found(sources: Sequence[Source], queries: int, k: int) -> NDArray[np.i
     return found
 
 
+def farthest_of(sources: Sequence[Source], queries: int, k: int) -> NDArray[np.float32]:
+    """Return (queries,) float32, the distance of the k-th row found; infinite where none is."""
+    lines = [np.full((queries, k), np.inf, np.float32), *(source.distances for source in sources)]
+    found: NDArray[np.float32] = np.partition(np.concatenate(lines, axis=1), k - 1, axis=1)
+    return found[:, k - 1]
+
+
 def _order_with_ties(
     sources: Sequence[Source],
     origin: NDArray[np.int64],

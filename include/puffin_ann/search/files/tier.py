@@ -18,7 +18,6 @@ from pyroaring import BitMap
 
 from puffin_ann.ann.clustering.bounds import Bounds
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.ann.exact import brute_force
 from puffin_ann.blobs import centroid as centroid_blob
 from puffin_ann.blobs.coverage import CoveredFile
 from puffin_ann.errors import FormatError
@@ -32,7 +31,7 @@ from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import Source
 from puffin_ann.search.range_search import Part, batch_part
 from puffin_ann.search.snapshot_view import SnapshotView
-from puffin_ann.settings import MIB, settings
+from puffin_ann.settings import MIB
 
 KEPT_BYTES = 256 * MIB
 """Vectors of files that were read are kept for the next search up to this size."""
@@ -135,7 +134,7 @@ class FileTier:
         chosen = np.zeros(lower.shape, dtype=np.bool_)
         np.put_along_axis(chosen, order[:, :most], True, axis=1)
         compared = self._visit(queries, k, np.where(chosen, lower, np.inf), best, allowed)
-        short = ~np.isfinite(best.source().distances[:, -1])
+        short = ~np.isfinite(best.farthest)
         if short.any():
             rest = np.where(chosen | ~short[:, None], np.inf, lower)
             compared += self._visit(queries, k, rest, best, allowed)
@@ -156,7 +155,7 @@ class FileTier:
         while at < len(nearest):
             if at == len(order):
                 order = np.argsort(nearest, kind="stable")
-            furthest = best.source().distances[:, -1]
+            furthest = best.farthest
             if nearest[order[at]] > furthest.max():
                 break
             chosen: list[tuple[int, NDArray[np.int64]]] = []
@@ -226,9 +225,7 @@ class FileTier:
         k: int,
         best: Best,
     ) -> None:
-        ids, distances = brute_force.search(
-            queries[asking], batch.vectors, k, self._metric, threads=settings().thread_count
-        )
+        ids, distances = batch.nearest(queries[asking], k, best.farthest[asking])
         if len(asking) < len(queries):
             all_ids = np.full((len(queries), k), -1, dtype=np.int64)
             all_distances = np.full((len(queries), k), np.inf, dtype=np.float32)
@@ -274,6 +271,7 @@ class FileTier:
                 batches.append(
                     RowBatch(
                         np.ascontiguousarray(read.matrix[keep]),
+                        self._metric,
                         live.rank,
                         row_group,
                         np.flatnonzero(keep),
