@@ -116,8 +116,7 @@ class Size:
             where that is known, or there are none.
         cache: on local disk, of a search of all shards.
         memory: of that, what searches touch.
-        requests: to S3 for a first answer from every shard, at least: by ranges with float32
-            vectors, else of whole shards.
+        requests: to S3 for a first answer from every shard by ranges, at least.
     """
 
     row: int
@@ -163,7 +162,6 @@ def predict(shape: Shape) -> tuple[Shape, Size]:
     footer = FOOTER_BYTES * (3 + (3 if columns else 2) * shards)
     whole = max(shards, 1) * (shard + rows + columns) + sum(small.values()) + footer
     fewer, more = _links_off(shape, count) if shards else (0, 0)
-    by_ranges = 6 if shape.vectors == "float32" else 2  # ends of two blobs, a cell of each
     return shape, Size(
         row=round((shard + rows + columns) / max(count, 1)) if shards else 0,
         shard=shard,
@@ -176,7 +174,7 @@ def predict(shape: Shape) -> tuple[Shape, Size]:
         file_most=whole + shards * more,
         cache=max(shards, 1) * (cache + 16 * count * (shards > 0)),
         memory=max(shards, 1) * memory,
-        requests=2 + by_ranges * shards,
+        requests=2 + 6 * shards,  # of each the ends of two blobs, and a cell of both
     )
 
 
