@@ -173,7 +173,7 @@ def report(
     from benchmarks.report import DOCUMENT, write
 
     document = to or DOCUMENT
-    write(saved(FAMILIES) if to else kept(FAMILIES), document)
+    write(saved(FAMILIES) if to else kept(FAMILIES), document, FAMILIES)
     console.print(f"wrote {document}")
 
 

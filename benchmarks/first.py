@@ -53,8 +53,19 @@ def measure(name: str, rounds: int) -> Result:
                 aim=0.3,
                 below=True,
                 unit="s",
-                note=f"of it {imports:.2f} s for imports; 4 shards, {data.title}",
-            )
+                note=f"4 shards, {data.title}",
+            ),
+            Row(
+                key="first-imports",
+                what="of it importing NumPy and `puffin_ann.open_index`",
+                ours=f"{imports:.2f} s",
+                theirs="–",
+                measured=imports,
+                least=0.5,
+                aim=0.3,
+                below=True,
+                unit="s",
+            ),
         ],
     )
 

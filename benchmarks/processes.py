@@ -96,6 +96,8 @@ def measure(name: str, rounds: int) -> Result:
     result.rows = [
         _first(data.title, alone),
         _resident(data.title, alone, sizes),
+        _faults(data.title, alone),
+        _on_disk(data.title, sizes),
         _second_core("threads", "2 threads", data.title, alone, threads),
         _second_core("processes", "2 processes", data.title, alone, both),
     ]
@@ -139,6 +141,36 @@ def _resident(title: str, alone: Mapping[str, list[Spent]], sizes: Mapping[str, 
         aim=0.8,
         below=True,
         note="processes share what is mapped from files, as all of a shard of ours is",
+    )
+
+
+def _faults(title: str, alone: Mapping[str, list[Spent]]) -> Row:
+    faults = {kind: median(one.faults for one in spent) for kind, spent in alone.items()}
+    return Row(
+        key="processes-faults",
+        what=f"page faults by then ÷ hnswlib's, {title}",
+        ours=f"{faults[OURS]:,.0f}",
+        theirs=f"{faults[HNSWLIB]:,.0f}",
+        measured=faults[OURS] / faults[HNSWLIB],
+        least=1.0,
+        aim=0.1,
+        below=True,
+        note=f"SymphonyQG reads its file, with {faults[SYMPHONY]:,.0f} faults",
+    )
+
+
+def _on_disk(title: str, sizes: Mapping[str, int]) -> Row:
+    return Row(
+        key="processes-disk",
+        what=f"files of an opened shard on disk ÷ SymphonyQG's, {title}",
+        ours=f"{sizes[OURS] / MIB:.0f} MiB",
+        theirs=f"{sizes[SYMPHONY] / MIB:.0f} MiB",
+        measured=sizes[OURS] / sizes[SYMPHONY],
+        least=1.0,
+        aim=0.8,
+        below=True,
+        note="raw vectors by Euclidean distance; with cosine they are there a second time, as unit "
+        "vectors, see capacity.md",
     )
 
 

@@ -15,8 +15,16 @@ HERE = Path(__file__).parent
 COLORS = ("#d1495b", "#30638e", "#edae49", "#66a182")
 
 
-def write(results: Sequence[Result], document: Path = DOCUMENT) -> None:
-    """Write a document; `DOCUMENT` has pictures, those of other machines have none."""
+def write(
+    results: Sequence[Result], document: Path = DOCUMENT, families: Iterable[str] = ()
+) -> None:
+    """Write a document; `DOCUMENT` has pictures, those of other machines have none.
+
+    Args:
+        results: of the families that were measured.
+        document: to write.
+        families: all there are: those without a result are named, too.
+    """
     has_curves = document.resolve() == DOCUMENT
     if has_curves:
         IMAGES.mkdir(parents=True, exist_ok=True)
@@ -24,11 +32,13 @@ def write(results: Sequence[Result], document: Path = DOCUMENT) -> None:
             # Curves of pictures that are there are not kept with the figures.
             for plot in (plot for plot in result.plots if plot.curves):
                 draw(plot, IMAGES / f"{plot.key}.svg")
-    document.write_text(render(results, has_curves=has_curves))
+    document.write_text(render(results, families, has_curves=has_curves))
 
 
-def render(results: Sequence[Result], *, has_curves: bool = True) -> str:
-    """Return the document's text."""
+def render(
+    results: Sequence[Result], families: Iterable[str] = (), *, has_curves: bool = True
+) -> str:
+    """Return the document's text; see `write`."""
     environment = Environment(
         loader=FileSystemLoader(HERE),
         undefined=StrictUndefined,
@@ -51,6 +61,7 @@ def render(results: Sequence[Result], *, has_curves: bool = True) -> str:
         reached=sum(row.reached for result in results for row in result.rows),
         rows=sum(len(result.rows) for result in results),
         days=_days(results),
+        unmeasured=[name for name in families if name not in {one.family for one in results}],
         minutes=round(sum(result.seconds for result in results) / 60),
     )
 

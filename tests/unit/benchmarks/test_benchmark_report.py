@@ -97,6 +97,12 @@ def test_families_that_are_not_measured_anew_keep_their_lines_and_days(tmp_path,
     assert "- measured on 2026-01-01, a processor that is not known: a\n" in text
 
 
+def test_families_without_a_result_are_named():
+    text = render([Result(family="a", rows=[row()])], families=["a", "b", "c"])
+    assert "- not measured: b, c\n" in text
+    assert "- not measured" not in render([Result(family="a", rows=[row()])], families=["a"])
+
+
 def test_missing_data_is_told_with_what_to_set(tmp_path, monkeypatch):
     monkeypatch.delenv("BENCH_DATA", raising=False)
     with pytest.raises(CannotMeasureError, match="BENCH_DATA is not set"):
