@@ -42,11 +42,12 @@ def explained(
         bytes_brought: of shards brought to local disk for this search.
         bytes_included: that were read of columns in the index.
     """
+    recorder.enter("tell of it")
     report = json.loads(answers.schema.metadata[METADATA])
     is_of_files = version.routing.algorithm == CENTROID
-    ids = {way.shard_id for way in recorder.shards}
-    condition = recorder.condition
-    stages = recorder.stages()
+    shards, condition = recorder.shards, recorder.condition
+    ids = {way.shard_id for way in shards}
+    left_out = 0 if None in ids else len(version.routing.shards) - len(ids)
     why = (
         f"the version, made of snapshot {report['base_snapshot']}, does not have them; "
         f"'puffin-ann refresh {version.index}' takes in those of the current snapshot"
@@ -62,8 +63,9 @@ def explained(
         rows_masked=view.rows_masked,
         algorithm=version.routing.algorithm,
         condition=condition,
-        shards=recorder.shards,
-        shards_left_out=len(version.routing.shards) - len(ids),
+        ways_expected=recorder.ways_expected,
+        shards=shards,
+        shards_left_out=left_out,
         files_compared=report["shards_probed"] if is_of_files else None,
         rows_scanned=report["rows_scanned"],
         files_scanned=recorder.files_scanned,
@@ -83,7 +85,5 @@ def explained(
             "columns of the table": report["bytes_of_columns"],
         },
         damaged=tuple(report["damaged"]),
-        stages=stages,
-        seconds=sum(stage.seconds for stage in stages),
     )
-    return with_explanation(answers, told)
+    return with_explanation(answers, told, recorder.stages)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.exact.range_search import rows_nearer
 from puffin_ann.search.brute_force import RowBatch
+from puffin_ann.search.explain.recorder import enter
 from puffin_ann.search.merge import LocatorKeys
 from puffin_ann.settings import settings
 
@@ -54,6 +55,7 @@ def pairs_within(
         found_queries.append(part.asking[query])
         found_distances.append(near)
         found_keys.append(np.stack(part.keys(row)))
+    enter("merge answers")
     query, near = np.concatenate(found_queries), np.concatenate(found_distances)
     keys = np.concatenate(found_keys, axis=1)
     order = np.lexsort((keys[2], keys[1], keys[0], near, query))
@@ -77,6 +79,7 @@ def batch_part(batch: RowBatch, asking: NDArray[np.int64], unit: int | None) -> 
 
 def scan_parts(batches: Iterable[RowBatch], queries: int) -> Iterator[Part]:
     """Give the live rows outside the index, to be compared with every query."""
+    enter("scan rows outside the index")
     everyone = np.arange(queries)
     for batch in batches:
         yield batch_part(batch, everyone, None)

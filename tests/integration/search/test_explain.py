@@ -2,19 +2,28 @@
 
 import json
 import time
+from statistics import median
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from puffin_ann import open_index
 from puffin_ann.errors import QueryError
 from puffin_ann.search import brute_force
-from puffin_ann.search.conditions import kept
+from puffin_ann.search.conditions import kept, ways
+from puffin_ann.search.conditions.gathered import Gathered
 from puffin_ann.search.conditions.ways import Way as AnswerWay
 from puffin_ann.search.explain.explanation import explanation_of
 from puffin_ann.search.explain.recorder import current
 from puffin_ann.search.explain.tree import as_text
+from puffin_ann.search.shards.among import _Asked
+from puffin_ann.search.shards.costs import Costs
+from puffin_ann.search.shards.snapshot_shard import SnapshotShard
+from puffin_ann.search.shards.tier import ShardTier
 from tests.support import builds
+from tests.support.paths import SAMPLE
 
 QUERIES = np.random.default_rng(5).normal(size=(3, builds.DIMENSION)).astype(np.float32)
 
@@ -25,7 +34,32 @@ def built(words, **declared):
     return open_index(words.refresh(), builds.INDEX)
 
 
-def test_the_stages_of_a_search_add_up_to_its_time(words, monkeypatch):
+@pytest.mark.parametrize("options", [{}, {"where": "id >= 20"}, {"columns": ["word"]}])
+@pytest.mark.parametrize("queries", [QUERIES, QUERIES[:1]])
+def test_the_stages_of_a_short_search_add_up_to_its_time(words, options, queries):
+    """To tell of it takes a good part of such a search, and is one of them."""
+    index = built(words, algorithm="vamana")
+
+    def share_told(search):
+        began = time.perf_counter()
+        answers = search()
+        wall = time.perf_counter() - began
+        told = explanation_of(answers)
+        assert told.seconds == pytest.approx(sum(stage.seconds for stage in told.stages))
+        assert told.stages[-1].name == "tell of it"
+        return told.seconds / wall
+
+    def nearest():
+        return index.search(queries, 3, explain=True, **options)
+
+    def near():
+        return index.within(queries, 1.0, explain=True, **options)
+
+    for search in (nearest, near):
+        assert median(share_told(search) for _ in range(31)) == pytest.approx(1.0, rel=0.05)
+
+
+def test_time_is_told_of_the_stage_that_took_it(words, monkeypatch):
     index = built(words, algorithm="vamana")
     honest_matching, honest_scan = kept.matching_rows, brute_force.Scan.search
 
@@ -38,17 +72,13 @@ def test_the_stages_of_a_search_add_up_to_its_time(words, monkeypatch):
 
     monkeypatch.setattr(kept, "matching_rows", slow(honest_matching, 0.2))
     monkeypatch.setattr(brute_force.Scan, "search", slow(honest_scan, 0.3))
-    began = time.perf_counter()
     answers = index.search(QUERIES, 5, where="id >= 20", columns=["word"], explain=True)
-    wall = time.perf_counter() - began
     told = explanation_of(answers)
     spent = {stage.name: stage.seconds for stage in told.stages}
-    assert sum(spent.values()) == pytest.approx(wall, rel=0.05)
-    assert told.seconds == pytest.approx(sum(spent.values()))
     assert spent["find the rows of the condition"] >= 0.2
     assert spent["scan rows outside the index"] >= 0.3
     assert {"open shards", "search shards", "merge answers", "fetch columns"} <= {*spent}
-    searched = spent["search shards"]
+    searched = sum(spent.get(name, 0.0) for name in ("open shards", "copy rows", "search shards"))
     assert max(way.seconds for way in told.shards) <= searched
 
 
@@ -58,7 +88,6 @@ def test_the_stages_of_a_search_add_up_to_its_time(words, monkeypatch):
         ("vamana", None, False, "graph"),
         ("hnsw", "id >= 3", False, "masked graph"),
         ("ivf_pq", None, False, "codes"),
-        ("vamana", "id < 6", False, "allowed rows"),
         ("exact", None, False, "all rows"),
         ("exact", "id >= 3", False, "allowed rows"),
         ("vamana", "id >= 3", True, "allowed rows"),
@@ -77,17 +106,20 @@ def test_the_way_through_each_shard_is_told(words, algorithm, where, exhaustive,
     assert {shard.way for shard in told.shards} == {way}
     assert sum(shard.rows for shard in told.shards) == 60
     assert told.shards_left_out == 0
-    allowed = None if where is None else 57 if ">" in where else 6
     for shard in told.shards:
+        assert min(shard.seconds, shard.estimated_seconds) > 0
         assert (shard.rows_allowed is None) == (where is None)
         assert (shard.width is None) == way.endswith("rows")
     if where is not None:
-        assert sum(shard.rows_allowed for shard in told.shards) == allowed
-    assert (told.rows_scanned, told.files_scanned) == ((0, 0) if where == "id < 6" else (15, 1))
+        assert sum(shard.rows_allowed for shard in told.shards) == 57
+    assert (told.rows_scanned, told.files_scanned) == (15, 1)
     near = explanation_of(index.within(QUERIES, 1.0, where=where, explain=True))
     assert near.rows_scanned == told.rows_scanned
     assert {shard.way for shard in near.shards} <= {"all rows", "allowed rows"}
-    assert near.seconds == pytest.approx(sum(stage.seconds for stage in near.stages))
+    spent = {stage.name: stage.seconds for stage in near.stages}
+    assert all(shard.seconds > 0 for shard in near.shards)
+    assert sum(shard.seconds for shard in near.shards) <= spent["compare rows"]
+    assert spent["scan rows outside the index"] > 0
 
 
 @pytest.mark.parametrize("way", list(AnswerWay))
@@ -95,10 +127,108 @@ def test_a_way_that_was_chosen_by_its_cost_is_told_with_it(words, way):
     index = built(words, algorithm="vamana")
     index._shards.way = way
     told = explanation_of(index.search(QUERIES, 3, where="id >= 3", explain=True))
-    names = {"compare": "allowed rows", "mask": "masked graph", "sift": "sifted graph"}
-    shards = [shard for shard in told.shards if shard.way == names[way]]
+    compared = {"allowed rows", "copied rows"}
+    names = {"compare": compared, "mask": {"masked graph"}, "sift": {"sifted graph"}}
+    shards = [shard for shard in told.shards if shard.way in names[way]]
     assert shards
     assert all(shard.estimated_seconds > 0 for shard in shards)
+    if way is AnswerWay.MASK:
+        assert {other for shard in shards for other in shard.instead} == compared
+        assert all(min(shard.instead.values()) > 0 for shard in shards)
+        assert "      instead, as expected: allowed rows compared" in as_text(told)
+
+
+def test_what_sifting_is_expected_to_take_counts_the_rows_it_lists(words):
+    index = built(words, algorithm="hnsw")
+    index._shards.way = AnswerWay.SIFT
+    told = explanation_of(index.search(QUERIES[:1], 3, where="id >= 3", explain=True))
+    shards = [shard for shard in told.shards if shard.way == "sifted graph"]
+    assert shards
+    for shard in shards:
+        listed = ways.wanted(3, 57 / 60)
+        cost = ways.sifted("hnsw", builds.DIMENSION, shard.width, listed, 1)
+        assert shard.estimated_seconds == pytest.approx(cost)
+        assert cost > ways.walked("hnsw", builds.DIMENSION, shard.width, 1)
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_rows_of_all_shards_that_are_compared_in_one_go_are_told(words, copied, monkeypatch):
+    monkeypatch.setattr(Costs, "gathering_pays", lambda *_: copied)
+    index = built(words, algorithm="vamana")
+    told = explanation_of(index.search(QUERIES, 3, where="id < 6", explain=True))
+    whole, *shards = told.shards
+    assert (whole.shard_id, whole.kind) == (None, "all")
+    assert whole.way == ("copied rows" if copied else "allowed rows")
+    assert (whole.rows, whole.rows_allowed, whole.queries) == (60, 6, 3)
+    assert whole.seconds > 0
+    assert whole.estimated_seconds == told.ways_expected[whole.way]
+    assert {*told.ways_expected} == {"allowed rows", "copied rows", "masked graph", "sifted graph"}
+    assert [shard.way for shard in shards] == ([] if copied else ["allowed rows"] * 2)
+    assert told.shards_left_out == 0
+    tree, how = as_text(told), "by copies" if copied else "where they lie"
+    assert f"    allowed rows of all shards: compared {how}, 60 rows, 6 allowed, 3 queries" in tree
+    assert ("vamana: all shards in one go" in tree) is copied
+    assert "    ways through all shards, as expected\n      allowed rows compared" in tree
+
+
+@pytest.fixture
+def drawn(catalog):
+    """6,000 rows of the sample in four shards, each with a number drawn for it, and queries."""
+    words = pq.read_table(SAMPLE, columns=["embedding"])
+    rows = words.slice(0, 6000).append_column("draw", pa.array(np.arange(6000) * 7919 % 6000))
+    table = catalog.create_table("demo.words", schema=rows.schema)
+    table.append(rows)
+    declared = builds.declaration(algorithm="vamana", shards=4, partitions_per_shard=8, gate={})
+    builds.build(declared, "run")
+    queries = np.stack(words.slice(6000, 20)["embedding"].to_numpy(zero_copy_only=False))
+    return table.refresh(), queries.astype(np.float32)
+
+
+WORK = {
+    "copied rows": (Gathered, "nearest"),
+    "allowed rows": (ShardTier, "exhaustive"),
+    "sifted graph": (_Asked, "sift"),
+    "each for itself": (SnapshotShard, "search"),
+}
+"""What is called, by the way that an answer takes."""
+
+
+@pytest.fixture
+def called(monkeypatch):
+    """The ways whose work was called, in order."""
+    ways_called = []
+
+    def noting(way, work):
+        def noted(*arguments, **options):
+            ways_called.append(way)
+            return work(*arguments, **options)
+
+        return noted
+
+    for way, (owner, name) in WORK.items():
+        monkeypatch.setattr(owner, name, noting(way, getattr(owner, name)))
+    return ways_called
+
+
+def test_a_search_that_is_explained_takes_the_way_of_one_that_is_not(drawn, called):
+    table, queries = drawn
+    plain, explained = open_index(table, builds.INDEX), open_index(table, builds.INDEX)
+    taken = set()
+    for most in (5900, 3000, 600, 30):
+        for some in (queries[:1], queries[1:2], queries, queries[:3], queries[5:6]):
+            plain.search(some, 10, where=f"draw < {most}")
+            ways_taken = [*called]
+            called.clear()
+            answers = explained.search(some, 10, where=f"draw < {most}", explain=True)
+            assert called == ways_taken
+            called.clear()
+            taken |= {*ways_taken}
+            shards = explanation_of(answers).shards
+            together = {shard.way for shard in shards if shard.kind == "all"}
+            assert together == {*ways_taken} & {"copied rows", "allowed rows"}
+            is_sifted = any(shard.way == "sifted graph" for shard in shards)
+            assert is_sifted is ("sifted graph" in ways_taken)
+    assert len(taken) > 1
 
 
 def test_files_of_a_condition_and_why_a_version_was_taken_are_told(words):

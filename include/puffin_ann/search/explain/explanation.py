@@ -4,15 +4,16 @@ It is part of the report in the metadata of an answer's schema, if it was asked 
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from puffin_ann.blobs.routing import ShardEntry, ShardKind
+from puffin_ann.blobs.routing import Routing, ShardEntry, ShardKind
 from puffin_ann.declaration import EXACT
 from puffin_ann.errors import QueryError
+from puffin_ann.search.explain.stages import Stage
 
 Way = Literal[
     "graph",
@@ -23,11 +24,12 @@ Way = Literal[
     "sifted codes",
     "all rows",
     "allowed rows",
+    "copied rows",
     "ranges",
 ]
 """Of a shard: its graph, or its codes, both also with rows masked that do not satisfy a condition,
-or with those sifted out of what was found; all of its rows, or the allowed, compared one by one;
-ranges of it, read where it is stored."""
+or with those sifted out of what was found; all of its rows, or the allowed, compared one by one
+where they lie, or the allowed by copies side by side; ranges of it, read where it is stored."""
 
 Among = Literal["all", "masked", "sifted"]
 """What becomes of rows that do not satisfy a condition; all are searched where there is none."""
@@ -51,14 +53,6 @@ def way_of(algorithm: str, kind: ShardKind, among: Among) -> Way | None:
     if kind == "delta" or algorithm == EXACT:
         return None
     return _BUILT[algorithm == "ivf_pq", among]
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A part of the time of a search; each lasts until the next begins."""
-
-    name: str
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -109,21 +103,25 @@ class ConditionFacts:
 
 @dataclass(frozen=True)
 class ShardWay:
-    """How a shard was searched; a shard that was asked again is told twice.
+    """How a shard was searched, or all in one go; a shard that was asked again is told twice.
+
+    What is expected is of one thread, as the choice of a way compares it.
 
     Attributes:
-        shard_id: of the shard.
-        kind: `graph`, or `delta` for rows that came later.
+        shard_id: of the shard; None for the rows of all shards, compared in one go. Where they lie
+            in their shards, those are told, too.
+        kind: `graph`, `delta` for rows that came later, or `all` for those of all shards.
         way: how.
         rows: of the shard.
         queries: that asked it.
         rows_allowed: of those rows, how many satisfy the condition and are live; None without one.
         width: widest search of a query; None where rows are compared one by one.
-        seconds: taken; None where rows of several shards were compared in one go.
-        estimated_seconds: what the choice of the way expected; None if it was not by time.
+        seconds: taken; None where ranges of several shards were read at once.
+        estimated_seconds: what it was expected to take; None if nothing tells.
+        instead: seconds that other ways were expected to take, where the shard chose for itself.
     """
 
-    shard_id: int
+    shard_id: int | None
     kind: str
     way: Way
     rows: int
@@ -132,6 +130,7 @@ class ShardWay:
     width: int | None = None
     seconds: float | None = None
     estimated_seconds: float | None = None
+    instead: Mapping[Way, float] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -139,6 +138,12 @@ class ShardWay:
     ) -> "ShardWay":
         """Return how a shard is searched by some queries."""
         return cls(entry.shard_id, entry.kind, way, entry.rows, queries, rows_allowed)
+
+    @classmethod
+    def of_all(cls, routing: Routing, way: Way, queries: int, rows_allowed: int) -> "ShardWay":
+        """Return how the rows of all shards are compared with some queries."""
+        rows = sum(entry.rows for entry in routing.shards)
+        return cls(None, "all", way, rows, queries, rows_allowed)
 
 
 @dataclass(frozen=True)
@@ -156,6 +161,8 @@ class Explanation:
         rows_masked: rows of the version that are not live.
         algorithm: of the index.
         condition: how its rows were found; None without one.
+        ways_expected: seconds that each way through all shards was expected to take, the way taken
+            among them; empty where none had to be chosen.
         shards: that were searched.
         shards_left_out: how many were not, since they are far from every query.
         files_compared: data files whose rows were compared, by their centroids; None of an index
@@ -169,7 +176,7 @@ class Explanation:
         bytes_read: by what they are of: the condition, ranges of shards, shards brought to local
             disk, vectors of the table, rows scanned, columns.
         damaged: what could not be read of the index.
-        stages: the time, without a gap.
+        stages: the time, without a gap; to tell all this is the last.
         seconds: all of it.
     """
 
@@ -183,6 +190,7 @@ class Explanation:
     rows_masked: int
     algorithm: str
     condition: ConditionFacts | None
+    ways_expected: Mapping[Way, float]
     shards: Sequence[ShardWay]
     shards_left_out: int
     files_compared: int | None
@@ -194,15 +202,37 @@ class Explanation:
     rows_with_columns: int
     bytes_read: Mapping[str, int]
     damaged: Sequence[str]
-    stages: Sequence[Stage]
-    seconds: float
+    stages: Sequence[Stage] = ()
+    seconds: float = 0.0
 
 
-def with_explanation(answers: pa.Table, explanation: Explanation) -> pa.Table:
-    """Return answers whose report has an explanation."""
+def with_explanation(
+    answers: pa.Table, explanation: Explanation, stages: Callable[[], Sequence[Stage]]
+) -> pa.Table:
+    """Return answers whose report has an explanation.
+
+    Args:
+        answers: as they were found.
+        explanation: of them, without the time.
+        stages: returns the time until now, the last stage of which is to tell of it.
+    """
     metadata = dict(answers.schema.metadata)
-    report = {**json.loads(metadata[METADATA]), "explanation": asdict(explanation)}
-    return answers.replace_schema_metadata({**metadata, METADATA: json.dumps(report)})
+    # `asdict` copies whatever is within, which takes longer than to write it.
+    told = {
+        **vars(explanation),
+        "condition": explanation.condition and vars(explanation.condition),
+        "shards": [vars(way) for way in explanation.shards],
+    }
+    *ended, last = stages()
+    told["stages"] = [*map(vars, ended), {"name": last.name}]
+    del told["seconds"]
+    text = json.dumps({**json.loads(metadata[METADATA]), "explanation": told})
+    # That ends in the last stage. How long it took is written last, with the time of all, so that
+    # hardly anything is left to be done then.
+    *ended, last = stages()
+    seconds = sum(stage.seconds for stage in ended) + last.seconds
+    metadata[METADATA] = f'{text[:-4]}, "seconds": {last.seconds}}}], "seconds": {seconds}}}}}'
+    return answers.replace_schema_metadata(metadata)
 
 
 def explanation_of(answers: pa.Table) -> Explanation:

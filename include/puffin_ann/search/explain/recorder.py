@@ -4,12 +4,12 @@ Whatever takes part asks `current()` for the recorder: there is none unless a se
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from time import perf_counter
 
-from puffin_ann.search.explain.explanation import ConditionFacts, ShardWay, Stage
+from puffin_ann.search.explain.explanation import ConditionFacts, ShardWay, Way
+from puffin_ann.search.explain.stages import Stages
 
 _CURRENT: ContextVar["Recorder | None"] = ContextVar("recorder", default=None)
 
@@ -40,12 +40,12 @@ def note_vectors(count: int) -> None:
         recorder.vector_bytes_scanned += count
 
 
-class Recorder:
+class Recorder(Stages):
     """What is known of a search so far; threads of one search may add shards at the same time.
 
-    Time is dealt out without a gap: each stage lasts until the next begins.
-
     Attributes:
+        ways_expected: seconds that each way through all shards was expected to take; empty as long
+            as none had to be chosen.
         condition: how the rows of a condition were found; None as long as there is none.
         files_scanned: data files with rows outside the index that were compared.
         vector_bytes_scanned: bytes of vectors, as float32, that were read to compare rows that are
@@ -53,19 +53,12 @@ class Recorder:
     """
 
     def __init__(self) -> None:
-        self._seconds: dict[str, float] = {}
-        self._stage, self._since = "check what is asked", perf_counter()
+        super().__init__("check what is asked")
         self._lock = threading.Lock()
         self._shards: list[ShardWay] = []
+        self.ways_expected: Mapping[Way, float] = {}
         self.condition: ConditionFacts | None = None
         self.files_scanned = self.vector_bytes_scanned = 0
-
-    def enter(self, stage: str) -> None:
-        """End a stage and begin another, or go on with one that was before."""
-        now = perf_counter()
-        spent = self._seconds.get(self._stage, 0.0) + now - self._since
-        self._seconds[self._stage] = spent
-        self._stage, self._since = stage, now
 
     def add_shard(self, way: ShardWay) -> None:
         """Note how a shard was searched."""
@@ -75,17 +68,15 @@ class Recorder:
     def begin_again(self) -> None:
         """Forget how shards were searched: the search is made again; its time was spent."""
         self._shards.clear()
+        self.ways_expected = {}
         self.condition, self.files_scanned, self.vector_bytes_scanned = None, 0, 0
 
     @property
     def shards(self) -> tuple[ShardWay, ...]:
-        """How each shard was searched, in the order of their ids."""
-        return tuple(sorted(self._shards, key=lambda way: way.shard_id))
-
-    def stages(self) -> tuple[Stage, ...]:
-        """End the stage and return all, in the order in which they began first."""
-        self.enter(self._stage)
-        return tuple(Stage(name, seconds) for name, seconds in self._seconds.items())
+        """How each shard was searched, in the order of their ids; first all in one go."""
+        return tuple(
+            sorted(self._shards, key=lambda way: -1 if way.shard_id is None else way.shard_id)
+        )
 
 
 @contextmanager

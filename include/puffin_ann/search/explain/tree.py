@@ -1,9 +1,9 @@
 """An explanation for people: a tree of lines."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from puffin_ann.search.explain.explanation import ConditionFacts, Explanation, ShardWay
+from puffin_ann.search.explain.explanation import ConditionFacts, Explanation, ShardWay, Way
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -74,14 +74,28 @@ def _condition(told: ConditionFacts) -> Branch:
 def _index(told: Explanation) -> Branch:
     if told.files_compared is not None:
         return Branch(f"{told.algorithm}: {told.files_compared} data files compared")
+    below = list(map(_shard, told.shards))
+    if told.ways_expected:
+        ways = [Branch(text) for text in _expected(told.ways_expected)]
+        below.insert(0, Branch("ways through all shards, as expected", ways))
+    return Branch(f"{told.algorithm}: {_searched(told)}", below)
+
+
+def _searched(told: Explanation) -> str:
+    ids = {way.shard_id for way in told.shards}
+    if ids == {None}:
+        return "all shards in one go"
+    count = len(ids - {None})
     left_out = f", {told.shards_left_out} left out" if told.shards_left_out else ""
-    shards = [Branch(_shard(way)) for way in told.shards]
-    searched = f"{len(shards)} shard{'s' if len(shards) != 1 else ''} searched"
-    return Branch(f"{told.algorithm}: {searched}{left_out}", shards)
+    return f"{count} shard{'s' if count != 1 else ''} searched{left_out}"
 
 
-def _shard(way: ShardWay) -> str:
-    parts = [f"{'delta' if way.kind == 'delta' else 'shard'} {way.shard_id}: {_WAYS[way.way]}"]
+def _shard(way: ShardWay) -> Branch:
+    if way.kind == "all":
+        how = "by copies" if way.way == "copied rows" else "where they lie"
+        parts = [f"allowed rows of all shards: compared {how}"]
+    else:
+        parts = [f"{'delta' if way.kind == 'delta' else 'shard'} {way.shard_id}: {_WAYS[way.way]}"]
     if way.width is not None:
         parts.append(f"width {way.width}")
     parts.append(f"{way.rows} rows")
@@ -92,10 +106,17 @@ def _shard(way: ShardWay) -> str:
         parts.append(_time(way.seconds))
     if way.estimated_seconds is not None:
         parts.append(f"{_time(way.estimated_seconds)} expected")
-    return ", ".join(parts)
+    instead = [Branch(f"instead, as expected: {text}") for text in _expected(way.instead)]
+    return Branch(", ".join(parts), instead)
 
 
-_WAYS = {
+def _expected(ways: Mapping[Way, float]) -> Iterator[str]:
+    """Give what ways were expected to take, the least first."""
+    for way, seconds in sorted(ways.items(), key=lambda expected: expected[1]):
+        yield f"{_WAYS[way]}, {_time(seconds)}"
+
+
+_WAYS: Mapping[Way, str] = {
     "graph": "graph",
     "codes": "codes",
     "masked graph": "graph, other rows masked",
@@ -104,6 +125,7 @@ _WAYS = {
     "sifted codes": "codes, other rows sifted out",
     "all rows": "all rows compared",
     "allowed rows": "allowed rows compared",
+    "copied rows": "allowed rows compared by copies",
     "ranges": "ranges read, not on local disk",
 }
 
@@ -128,6 +150,8 @@ def _times(told: Explanation) -> Branch:
 
 
 def _time(seconds: float) -> str:
+    if seconds < 1e-4:
+        return f"{1e6 * seconds:.1f} µs"
     return f"{1e3 * seconds:.2f} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 

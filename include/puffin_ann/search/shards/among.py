@@ -10,8 +10,11 @@ from puffin_ann.ann.core.types import HORIZON, SEEN, THROUGH
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.decisions import size_of
+from puffin_ann.search.explain.explanation import Way
+from puffin_ann.search.explain.recorder import current, enter
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import Source
+from puffin_ann.search.shards.comparison import fits
 from puffin_ann.search.shards.costs import Costs
 from puffin_ann.search.shards.few import Few
 from puffin_ann.search.shards.reach import Reach
@@ -89,6 +92,11 @@ class Among:
         """
         share = min(1.0, allowed.rows_answered / max(1, self._rows))
         asked = _Asked(self, queries, wanted, allowed, share)
+        recorder = current()
+        if recorder is not None and share and not is_told:
+            enter("weigh the ways")
+            recorder.ways_expected = asked.ways_expected()
+            enter("search the index")
         if not share or not (is_told or asked.may_pay()):
             return self._search(queries, *wanted, allowed)
         pays = (lambda: True) if is_told else asked.pays
@@ -133,10 +141,22 @@ class _Asked:
         # Of the nearest shard alone it may be too much: then it is not worth to find routes.
         if not costs.sifting_pays(wide, listed, share, allowed, queries):
             return False
+        return costs.sifting_pays(*self._effort(share), share, allowed, queries)
+
+    def ways_expected(self) -> dict[Way, float]:
+        """Return the seconds that each way is expected to take, for whoever is told."""
+        among, allowed, queries = self._among, self._allowed, self._queries
+        effort = self._effort(allowed.sifted.near(self._share))
+        expected = among._costs.of_ways(*effort, allowed, len(queries))
+        if not fits(allowed, queries):
+            del expected["copied rows"]
+        return expected
+
+    def _effort(self, share: float) -> tuple[float, float]:
+        """Return the width of a query's searches that are sifted, together, and rows they list."""
         widths = self._widths(share)
-        width = float(widths.sum(axis=1).mean())
-        rows = listed * np.count_nonzero(widths) / queries
-        return costs.sifting_pays(width, rows, share, allowed, queries)
+        rows = self._listed(share) * np.count_nonzero(widths) / len(widths)
+        return float(widths.sum(axis=1).mean()), float(rows)
 
     def sift(
         self, asked: NDArray[np.bool_], share: float

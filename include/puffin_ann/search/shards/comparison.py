@@ -1,6 +1,7 @@
 """Answers under a condition by comparing every row that it allows, of all shards together."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
@@ -13,6 +14,7 @@ from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.decisions import size_of
 from puffin_ann.search.conditions.gathered import GATHERED_BYTES, Gathered
+from puffin_ann.search.explain.explanation import ShardWay, Way
 from puffin_ann.search.explain.recorder import current, enter
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import Source
@@ -59,12 +61,24 @@ class Comparison:
         if not self._pays(allowed, queries, way):
             return None
         enter("open shards")
-        shards = self._opened.open_all()
+        self._opened.open_all()
         self._opened.place(allowed)
-        if not self._gathers(allowed, queries):
-            return self._in_place(queries, k, allowed)
+        is_copied, recorder = self._gathers(allowed, queries), current()
+        # Beforehand: what is copied or coded now costs less later.
+        told = None if recorder is None else self._told(allowed, queries, is_copied=is_copied)
+        began = perf_counter()
+        compare = self._of_copies if is_copied else self._in_place
+        answers = compare(queries, k, allowed)
+        if recorder is not None and told is not None:
+            recorder.add_shard(replace(told, seconds=perf_counter() - began))
+        return answers
+
+    def _of_copies(self, queries: NDArray[np.float32], k: int, allowed: AllowedRows) -> Answer:
+        """Return the answers of rows that are copied side by side, unless they were before."""
         gathered = allowed.gathered
         if gathered is None:
+            enter("copy rows")
+            shards = self._opened.open_all()
             gathered = allowed.gathered = Gathered.of([shard.part(allowed) for shard in shards])
         enter("search shards")
         began, coding = perf_counter(), gathered.rows.coding
@@ -79,10 +93,10 @@ class Comparison:
     ) -> bool:
         """Tell whether the rows of all shards that may be answered are compared in one go.
 
-        Else each shard tells what costs it less; whoever is told what each did is told of each.
+        Else each shard tells what costs it less.
         """
         has_vectors = self._routing.vectors == "float32" and self._routing.algorithm != EXACT
-        if not allowed.rows_answered or not has_vectors or current() is not None:
+        if not allowed.rows_answered or not has_vectors:
             return False
         if way not in (None, ways.Way.COMPARE):
             return False
@@ -90,7 +104,7 @@ class Comparison:
             ("compare", way, size_of(len(queries)), allowed.gathered is None),
             allowed.asked,
             lambda: self._costs.comparing_pays(
-                allowed, len(queries), fits=_fits(allowed, queries), is_told=way is not None
+                allowed, len(queries), fits=fits(allowed, queries), is_told=way is not None
             ),
         )
 
@@ -98,13 +112,22 @@ class Comparison:
         """Tell whether the rows are copied side by side."""
         if allowed.gathered is not None:
             return True
-        return _fits(allowed, queries) and allowed.decisions.of(
+        return fits(allowed, queries) and allowed.decisions.of(
             ("gather", size_of(len(queries))),
             allowed.asked,
             lambda: self._costs.gathering_pays(allowed, len(queries)),
         )
 
+    def _told(
+        self, allowed: AllowedRows, queries: NDArray[np.float32], *, is_copied: bool
+    ) -> ShardWay:
+        """Tell how the rows of all shards will be compared."""
+        way: Way = "copied rows" if is_copied else "allowed rows"
+        seconds = self._costs.of_comparisons(allowed, len(queries))[way]
+        told = ShardWay.of_all(self._routing, way, len(queries), allowed.rows_answered)
+        return replace(told, estimated_seconds=seconds)
 
-def _fits(allowed: AllowedRows, queries: NDArray[np.float32]) -> bool:
+
+def fits(allowed: AllowedRows, queries: NDArray[np.float32]) -> bool:
     """Tell whether rows are few enough to be copied side by side."""
     return bool(allowed.rows_answered * queries.nbytes <= GATHERED_BYTES * len(queries))

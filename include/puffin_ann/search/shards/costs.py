@@ -12,6 +12,7 @@ from puffin_ann.ann.exact.kernels_coding import BLOCK
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.paces import Work, note
+from puffin_ann.search.explain.explanation import Among, Way, way_of
 from puffin_ann.search.index_version import IndexVersion
 
 ROWS_THAT_TELL = 16384
@@ -55,10 +56,8 @@ class Costs:
             allowed: see above.
             queries: see above.
         """
-        routing = self._routing
-        sifted = ways.sifted(routing.algorithm, routing.dimension, width, rows, queries)
         other = min(self._others(share, allowed, queries))
-        return sifted + allowed.sifted.short_share * other < other
+        return self._sifted(width, rows, allowed, queries, other) < other
 
     def comparing_pays(
         self, allowed: AllowedRows, queries: int, *, fits: bool, is_told: bool
@@ -71,8 +70,7 @@ class Costs:
             fits: whether rows of all shards may be copied side by side; each may copy its own.
             is_told: whether they are compared, whatever it costs.
         """
-        share = allowed.sifted.near(min(1.0, allowed.rows_answered / max(1, self._rows)))
-        together, in_place, masked = self._others(share, allowed, queries)
+        together, in_place, masked = self._others(self._near(allowed), allowed, queries)
         by_shard = together if is_told else min(together, masked)
         return min(together if fits else math.inf, in_place) <= by_shard
 
@@ -80,6 +78,25 @@ class Costs:
         """Tell whether to copy rows and compare those costs less than to do it where they lie."""
         together, in_place, _ = self._others(1.0, allowed, queries)
         return together < in_place
+
+    def of_comparisons(self, allowed: AllowedRows, queries: int) -> dict[Way, float]:
+        """Return the seconds to compare the rows of all shards in one go; see `comparing_pays`."""
+        together, in_place, _ = self._others(self._near(allowed), allowed, queries)
+        return {"copied rows": queries * together, "allowed rows": queries * in_place}
+
+    def of_ways(
+        self, width: float, rows: float, allowed: AllowedRows, queries: int
+    ) -> dict[Way, float]:
+        """Return the seconds that each way through all shards takes; see `sifting_pays`."""
+        others = self._others(self._near(allowed), allowed, queries)
+        sifted = self._sifted(width, rows, allowed, queries, min(others))
+        searched: dict[Among, float] = {"masked": others[2], "sifted": sifted}
+        seconds = self.of_comparisons(allowed, queries)
+        for among, cost in searched.items():
+            way = way_of(self._routing.algorithm, "graph", among)
+            if way is not None:
+                seconds[way] = queries * cost
+        return seconds
 
     def note_walk(self, widths: NDArray[np.int64], k: int, seconds: float, threads: int) -> None:
         """Learn from a search of shards that took so long, unless the table was read for it.
@@ -105,6 +122,18 @@ class Costs:
         cost = ways.compared(rows, self._routing.dimension, queries, math.inf)
         used = max(1, min(threads, rows // ROWS_WORTH_A_THREAD))
         note(Work.COMPARE, "", queries * cost, used * seconds, queries)
+
+    def _near(self, allowed: AllowedRows) -> float:
+        """Return the share of the rows near a query to expect that may be answered."""
+        return allowed.sifted.near(min(1.0, allowed.rows_answered / max(1, self._rows)))
+
+    def _sifted(
+        self, width: float, rows: float, allowed: AllowedRows, queries: int, other: float
+    ) -> float:
+        """Return the seconds of a query that is sifted, and if it is left short takes others."""
+        routing = self._routing
+        sifted = ways.sifted(routing.algorithm, routing.dimension, width, rows, queries)
+        return sifted + allowed.sifted.short_share * other
 
     def _others(
         self, share: float, allowed: AllowedRows, queries: int

@@ -19,7 +19,7 @@ from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.decisions import size_of
 from puffin_ann.search.conditions.gathered import Part
 from puffin_ann.search.conditions.shard_rows import GATHERED_BYTES, ShardRows
-from puffin_ann.search.explain.explanation import Among, ShardWay, way_of
+from puffin_ann.search.explain.explanation import ShardWay, Way, way_of
 from puffin_ann.search.row_locators import FileRanks, MaskedRows
 from puffin_ann.search.shards import tie_breaks
 from puffin_ann.search.shards.load import LoadedShard
@@ -202,31 +202,78 @@ class SnapshotShard:
     def told(
         self,
         widths: NDArray[np.int64],
+        listed: int,
         allowed: AllowedRows | None,
         way: ways.Way | None,
         *,
         is_sifted: bool,
     ) -> ShardWay:
-        """Tell how `search`, or `sift`, answers the queries that have a width, (q,) int64."""
+        """Tell how `search`, or `sift`, will answer the queries that have a width, (q,) int64.
+
+        Args:
+            widths: as for `search`.
+            listed: rows that each search gives.
+            allowed: as for `search`.
+            way: as for `search`.
+            is_sifted: whether `sift` answers.
+        """
         asking = widths[widths > 0]
-        told = self.told_comparison(len(asking), allowed)
         if self._algorithm == EXACT:
+            return self.told_comparison(len(asking), allowed)
+        if allowed is not None and not is_sifted:
+            return self._told_choice(asking, allowed, way)
+        count = None if allowed is None else self.allowed(allowed).count
+        searched = way_of(self._algorithm, self.entry.kind, "sifted" if is_sifted else "all")
+        if searched is None:  # a delta: all its rows are compared, whichever may be answered
+            return replace(self.told_comparison(len(asking), None), rows_allowed=count)
+        told = ShardWay.of(self.entry, searched, len(asking), count)
+        told = replace(told, width=int(asking.max()))
+        if isinstance(self.loaded.engine, Reranked):  # what is read of the table is not known
             return told
-        among: Among = "all"
-        if allowed is not None:
-            among = "sifted" if is_sifted else "masked"
-            compared, masked = self._costs(allowed, asking)
-            if not is_sifted and self._compares(allowed, asking, way):
-                return replace(told, estimated_seconds=compared * len(asking))
-            cost = masked
-            if is_sifted:
-                mean = float(asking.mean())
-                cost = ways.walked(self._algorithm, self._dimension, mean, len(asking))
-            told = replace(told, estimated_seconds=cost * len(asking))
-        searched = way_of(self._algorithm, self.entry.kind, among)
-        return told if searched is None else replace(told, way=searched, width=int(asking.max()))
+        mean = float(asking.mean())
+        cost = ways.sifted(self._algorithm, self._dimension, mean, listed, len(widths))
+        return replace(told, estimated_seconds=cost * len(asking))
+
+    def _told_choice(
+        self, asking: NDArray[np.int64], allowed: AllowedRows, way: ways.Way | None
+    ) -> ShardWay:
+        """Tell which way `search` will choose for queries of some widths, (m,) int64."""
+        queries, engine = len(asking), self.loaded.engine
+        copied, in_place = self._compared(allowed, queries)
+        seconds: dict[Way, float] = {"allowed rows": in_place * queries}
+        if not isinstance(engine, Reranked):
+            seconds["copied rows"] = copied * queries
+        searched = way_of(self._algorithm, self.entry.kind, "masked")
+        if searched is not None:  # else a delta: its rows are compared
+            seconds[searched] = self._costs(allowed, asking)[1] * queries
+        chosen: Way = searched or "allowed rows"
+        if self._compares(allowed, asking, way):
+            chosen = "allowed rows" if self._in_place(allowed, queries) else "copied rows"
+        width = None
+        if chosen == searched:
+            width = max(int(asking.max()), self._passing(allowed))
+        return replace(
+            ShardWay.of(self.entry, chosen, queries, self.allowed(allowed).count),
+            width=width,
+            estimated_seconds=seconds.pop(chosen),
+            instead=seconds,
+        )
 
     def told_comparison(self, queries: int, allowed: AllowedRows | None) -> ShardWay:
+        """Tell how `nearest` will compare the rows that may be answered with queries."""
+        told, engine = self.told_rows(queries, allowed), self.loaded.engine
+        if isinstance(engine, Reranked):  # what is read of the table is not known
+            return told
+        rows = len(self.loaded.locators)
+        compared, asked = rows, queries
+        if allowed is not None:
+            compared, asked = self.allowed(allowed).rows_beside, allowed.asked
+        seconds = ways.compared_in_place(
+            compared, rows, self._dimension, queries, engine.coding, asked
+        )
+        return replace(told, estimated_seconds=seconds * queries)
+
+    def told_rows(self, queries: int, allowed: AllowedRows | None) -> ShardWay:
         """Tell that the rows that may be answered are compared with queries."""
         if allowed is None:
             return ShardWay.of(self.entry, "all rows", queries)

@@ -205,12 +205,12 @@ class ShardTier:
             enter("open shards")
             shard = self._opened.open(entry)
             enter("search shards")
+            told = None if recorder is None else shard.told_comparison(len(queries), allowed)
             began = perf_counter()
             answers = shard.nearest(queries, k, self._threads, allowed, near[:, -1])
             near = np.sort(np.concatenate([near, answers[1]], axis=1), axis=1)[:, :k]
             sources.append(Source(*answers, shard.keys, entry.shard_id))
-            if recorder is not None:
-                told = shard.told_comparison(len(queries), allowed)
+            if recorder is not None and told is not None:
                 recorder.add_shard(replace(told, seconds=perf_counter() - began))
         return sources, len(sources)
 
@@ -229,12 +229,16 @@ class ShardTier:
         """
         shards, recorder = self._routing.shards, current()
         for number, asking in shards_within(shards, self.routes.cells, queries, distance):
+            enter("open shards")
             shard = self._opened.open(shards[number])
+            enter("compare rows")
+            began = perf_counter()
             excluded = shard.excluded(allowed)
-            if recorder is not None:
-                recorder.add_shard(shard.told_comparison(len(asking), allowed))
             ranks = self._view.rank_of_file_id
             yield from shard_parts(shard.loaded, excluded, ranks, asking, (queries, distance))
+            if recorder is not None:  # whoever asks for the next shard has compared this one's rows
+                told = shard.told_rows(len(asking), allowed)
+                recorder.add_shard(replace(told, seconds=perf_counter() - began))
 
     def _by_ranges(
         self, queries: NDArray[np.float32], k: int, widths: NDArray[np.number[Any]]
@@ -336,9 +340,14 @@ class ShardTier:
         enter("search shards")
         recorder = current()
         among = None if sifting is None or allowed is None else allowed
+        listed = sifting[0] if sifting and self._routing.algorithm != "vamana" else k
 
         def answer(number: int) -> Source:
-            shard, wide, began = shards[number], columns[number], perf_counter()
+            shard, wide = shards[number], columns[number]
+            told: ShardWay | None = None
+            if recorder is not None:  # beforehand: what is copied or coded now costs less later
+                told = shard.told(wide, listed, allowed, self.way, is_sifted=among is not None)
+            began = perf_counter()
             if sifting is None or among is None:
                 answers = shard.search(queries, k, wide, threads, allowed, self.way)
             else:
@@ -346,15 +355,13 @@ class ShardTier:
                 answers, sights[number] = shard.sift(queries, k, wide, threads, among, many)
             if len(asked) == 1 and not shard.is_in_order:  # else `merge` orders ties
                 answers = tie_breaks.by_locator(answers, shard.keys)
-            if recorder is not None:
-                told = shard.told(wide, allowed, self.way, is_sifted=among is not None)
+            if recorder is not None and told is not None:
                 recorder.add_shard(replace(told, seconds=perf_counter() - began))
             return Source(*answers, shard.keys, shard.entry.shard_id)
 
         began = perf_counter()
         found = list(blas.parallel(answer, asked, at_once))
         if recorder is None and (allowed is None or sifting is not None):
-            listed = sifting[0] if sifting and self._routing.algorithm != "vamana" else k
             self._costs.note_walk(columns, listed, perf_counter() - began, threads * at_once)
         return found
 
