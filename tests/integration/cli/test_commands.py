@@ -188,8 +188,18 @@ def test_the_way_of_a_search_is_shown(cli, indexed):
     code, out, _ = search(cli, *ask)
     assert (code, "├── version ann-words_index" in out) == (0, True)
     assert "├── condition id < 30: 30 rows allowed" in out
+    assert "├── shard 0: allowed rows compared, " in out
+    assert " expected\n" in out
+    assert "    ├── open the index: " in out
     code, out, _ = search(cli, *ask, "--json")
-    assert json.loads(out)["explanation"]["condition"]["rows_allowed"] == 30
+    told = json.loads(out)["explanation"]
+    assert told["condition"]["rows_allowed"] == 30
+    names = [stage["name"] for stage in told["stages"]]
+    assert names[:3] == ["load the program", "open the index", "read the queries"]
+    assert names[-1] == "tell of it"
+    spent = [stage["seconds"] for stage in told["stages"]]
+    assert told["seconds"] == pytest.approx(sum(spent))
+    assert min(spent) >= 0.0
     code, out, _ = search(cli, "--key", "word=w5", "--within", "3", "--explain")
     assert "├── coverage 100.0 %" in out
 

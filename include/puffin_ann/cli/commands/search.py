@@ -1,7 +1,8 @@
 """`puffin-ann search`: the nearest rows of a vector."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +21,8 @@ from puffin_ann.settings import CacheMode, StalePolicy
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from puffin_ann.search.explain.explanation import Explanation
+    from puffin_ann.search.explain.stages import Stage
     from puffin_ann.search.index import Index
 
 
@@ -135,8 +138,12 @@ def search(
 
     Example: puffin-ann search demo.glove.words glove_words --key word=coffee --where "id < 9000"
     """
+    from puffin_ann.search.explain.stages import Stages
+
+    stages = Stages("load the program")
     from puffin_ann.search.open_index import open_index
 
+    stages.enter("open the index")
     if (vector is None) == (not key):
         raise QueryError("give either --vector FILE or --key COLUMN=VALUE")
     if snapshot is not None and ref is not None:
@@ -145,6 +152,7 @@ def search(
     k = 10 if k is None else k
     wanted = _names(columns or [])
     opened = open_index(table, index, snapshot, ref=ref, cache=cache, stale_policy=stale_policy)
+    stages.enter("read the queries")
     nearest = partial(
         opened.search,
         columns=wanted,
@@ -167,6 +175,7 @@ def search(
         )
     else:
         labels, answers = _keys_within(opened, key or [], near)
+    told = _explanation(answers, stages.stages()) if explain else None
     report = _report(answers)
     if stale_policy == "warn" and report["rows_scanned"]:
         warn(
@@ -176,13 +185,13 @@ def search(
     for damage in report["damaged"]:
         warn(f"{damage}; 'puffin-ann doctor {table}' shows more, its --fix repairs")
     if as_json:
-        print_json(_as_json(answers, labels))
+        print_json(_as_json(answers, labels, told))
     elif len(answers):
         _show(answers, labels, wanted)
     else:
         say(_why_nothing(answers))
-    if explain and not as_json:
-        _show_explanation(answers)
+    if told is not None and not as_json:
+        _show_explanation(told)
 
 
 def _check_within(within: float | None, **options: int | None) -> None:
@@ -253,8 +262,14 @@ def _key(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _as_json(answers: "pa.Table", labels: list[str]) -> dict[str, Any]:
-    return {**_report(answers), "queries": labels, "answers": answers.to_pylist()}
+def _as_json(answers: "pa.Table", labels: list[str], told: "Explanation | None") -> dict[str, Any]:
+    explanation = {} if told is None else {"explanation": asdict(told)}
+    return {
+        **_report(answers),
+        **explanation,
+        "queries": labels,
+        "answers": answers.to_pylist(),
+    }
 
 
 def _report(answers: "pa.Table") -> dict[str, Any]:
@@ -293,15 +308,25 @@ def _show(answers: "pa.Table", labels: list[str], columns: list[str]) -> None:
     console.print(grid)
 
 
-def _show_explanation(answers: "pa.Table") -> None:
+def _explanation(answers: "pa.Table", stages: Sequence["Stage"]) -> "Explanation":
+    """Return how answers were found, with all that the command did until then as stages, too."""
     from puffin_ann.search.explain.explanation import explanation_of
+
+    told = explanation_of(answers)
+    *before, last = stages  # the search itself was made in the last
+    before.append(replace(last, seconds=last.seconds - told.seconds))
+    seconds = sum(stage.seconds for stage in stages)
+    return replace(told, opening_seconds=None, stages=(*before, *told.stages), seconds=seconds)
+
+
+def _show_explanation(told: "Explanation") -> None:
     from puffin_ann.search.explain.tree import Branch, tree_of
 
     def add(branch: Branch, to: Tree) -> None:
         for part in branch.below:
             add(part, to.add(Text(part.text)))
 
-    root = tree_of(explanation_of(answers))
+    root = tree_of(told)
     shown = Tree(Text(root.text))
     add(root, shown)
     console.print(shown)
