@@ -24,6 +24,7 @@ from puffin_ann.search.shards.snapshot_shard import SnapshotShard
 from puffin_ann.search.shards.tier import ShardTier
 from tests.support import builds
 from tests.support.paths import SAMPLE
+from tests.support.refreshes import refresh
 
 QUERIES = np.random.default_rng(5).normal(size=(3, builds.DIMENSION)).astype(np.float32)
 
@@ -149,6 +150,35 @@ def test_what_sifting_is_expected_to_take_counts_the_rows_it_lists(words):
         cost = ways.sifted("hnsw", builds.DIMENSION, shard.width, listed, 1)
         assert shard.estimated_seconds == pytest.approx(cost)
         assert cost > ways.walked("hnsw", builds.DIMENSION, shard.width, 1)
+
+
+def test_nothing_is_expected_where_the_table_is_read_unless_a_way_was_chosen_by_it(words):
+    index = built(words, algorithm="ivf_pq", vectors="int8")
+    for options in ({}, {"exhaustive": True}, {"where": "id >= 3", "exhaustive": True}):
+        told = explanation_of(index.search(QUERIES, 3, explain=True, **options))
+        assert {shard.estimated_seconds for shard in told.shards} == {None}
+    told = explanation_of(index.search(QUERIES, 3, where="id >= 3", explain=True))
+    assert all(shard.estimated_seconds > 0 for shard in told.shards)
+    assert all("copied rows" not in shard.instead for shard in told.shards)
+    assert not told.ways_expected
+
+
+@pytest.mark.parametrize("way", [None, *AnswerWay])
+def test_rows_of_a_delta_are_told_as_compared(words, way):
+    declared = builds.declaration(algorithm="vamana", refresh={"delta_ratio": 0.3})
+    builds.build(declared, "run")
+    words.refresh().append(builds.rows(range(60, 75)))
+    refresh(words.refresh(), declared)
+    index = open_index(words.refresh(), builds.INDEX)
+    index._shards.way = way
+    where = None if way is None else "id >= 3"
+    told = explanation_of(index.search(QUERIES, 3, where=where, explain=True))
+    deltas = [shard for shard in told.shards if shard.kind == "delta"]
+    assert deltas or any(shard.kind == "all" for shard in told.shards)
+    for delta in deltas:
+        assert (delta.rows, delta.rows_allowed, delta.width) == (15, where and 15, None)
+        assert delta.way.endswith("rows")
+        assert delta.estimated_seconds > 0
 
 
 @pytest.mark.parametrize("copied", [True, False])
