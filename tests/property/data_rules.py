@@ -2,26 +2,29 @@
 
 import os
 
+import pyarrow as pa
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotRefUpdate
 
-from tests.support import builds
+from tests.support import builds, row_changes
 from tests.support.tables import delete_positions
 
 picks = st.integers(0, 10**6)
 """A number of which something is chosen, whatever there is to choose from then."""
 
+some_picks = st.lists(picks, min_size=1, max_size=8)
+
 
 class DataRules:
-    """Appends, deletes, overwrites, compaction, rollback, branches and tags, replaced tables."""
+    """Appends, deletes, updates, compaction, rollback, branches and tags, replaced tables."""
 
     @rule(count=st.integers(1, 15))
     def append(self, count):
         self._append(count)
 
-    @rule(chosen=st.lists(picks, min_size=1, max_size=8))
+    @rule(chosen=some_picks)
     def delete_merge_on_read(self, chosen):
         files = [task.file for task in self.table.scan().plan_files()]
         deletes: dict[str, list[int]] = {}
@@ -35,6 +38,30 @@ class DataRules:
     @rule(start=st.integers(0, 60), length=st.integers(1, 10))
     def delete_copy_on_write(self, start, length):
         self.table.delete(f"id >= {start} and id < {start + length}")
+        self._changed()
+
+    @precondition(lambda self: self._rows() > 0)
+    @rule(chosen=some_picks, columns=st.sampled_from(row_changes.KEYS))
+    def delete_by_equality(self, chosen, columns):
+        row_changes.delete_by_equality(self.table, self._ids(chosen), columns)
+        self._changed()
+
+    @precondition(lambda self: self._rows() > 0)
+    @rule(chosen=some_picks, new=st.integers(0, 3), seed=st.sampled_from([None, 1, 2]))
+    def upsert_by_equality(self, chosen, new, seed):
+        """Rows get other words, by a seed other vectors, too; some are new."""
+        rows = row_changes.changed(self.table, self._ids(chosen), seed)
+        more = builds.rows(range(self.next_id, self.next_id + new)).cast(rows.schema)
+        self.next_id += new
+        row_changes.upsert(self.table, pa.concat_tables([rows, more]))
+        self._changed()
+
+    @precondition(lambda self: self._rows() > 0)
+    @rule(chosen=some_picks, seed=st.sampled_from([None, None, 1]), merge_on_read=st.booleans())
+    def update(self, chosen, seed, merge_on_read):
+        """Rows get other words, and but for a seed keep their vectors."""
+        rows = row_changes.changed(self.table, self._ids(chosen), seed)
+        row_changes.update(self.table, rows, merge_on_read=merge_on_read)
         self._changed()
 
     @rule(count=st.integers(1, 15))
@@ -106,6 +133,11 @@ class DataRules:
         same = AssertTableUUID(uuid=self.table.metadata.table_uuid)
         self.table.catalog.commit_table(self.table, (same,), (main,))
         self._append(count, self.table.refresh())
+
+    def _ids(self, chosen):
+        """Ids of some live rows."""
+        live = self._live(self.table.current_snapshot().snapshot_id)[0].tolist()
+        return {live[pick % len(live)] for pick in chosen}
 
     def _append(self, count, table=None, branch="main"):
         rows = builds.rows(range(self.next_id, self.next_id + count))

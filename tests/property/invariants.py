@@ -14,8 +14,7 @@ from puffin_ann.lake.store.listing import canonical, list_objects
 from puffin_ann.lifecycle.retention.rules import apply_retention, names_of_snapshots, policies
 from puffin_ann.lifecycle.versions.inventory import take_inventory
 from tests.property.others_rules import registered_paths
-from tests.support import builds, table_events
-from tests.support.conditions import a_condition
+from tests.support import builds, table_events, words
 
 QUERIES = np.random.default_rng(11).normal(size=(2, builds.DIMENSION)).astype(np.float32)
 LOOKED_AT = 4
@@ -24,7 +23,7 @@ and so every history in time, misses none."""
 
 
 class Invariants:
-    """Answers equal brute force over what PyIceberg reads; no file is leaked or lost."""
+    """Answers, and columns beside them, are what PyIceberg reads; no file is leaked or lost."""
 
     @invariant()
     def snapshots_are_answered_right(self):
@@ -54,14 +53,15 @@ class Invariants:
                 builds.assert_answers_are(index, rows, QUERIES, 3)
                 builds.assert_answers_are(index, rows, QUERIES[:1], len(rows[0]) + 3)
                 self._assert_answers_by_a_condition(index, rows)
+                drawn = random.Random(f"{self.looks} {name}")
+                words.assert_words(index, self._words(index.view.snapshot_id), drawn)
 
     def _assert_answers_by_a_condition(self, index, rows):
         """Hold answers to the oracle's rows that satisfy a condition, another at each look."""
         ids, vectors = rows
-        words = self._words(index.view.snapshot_id)
-        values = {"id": ids.tolist(), "word": [words[number] for number in ids.tolist()]}
-        where, says = a_condition(random.Random(self.looks), values)
-        chosen = [bool(says({"id": number, "word": words[number]})) for number in ids.tolist()]
+        known = self._words(index.view.snapshot_id)
+        where, says = words.a_condition_on(known, random.Random(self.looks))
+        chosen = [says(number) for number in ids.tolist()]
         builds.assert_answers_are(index, (ids[chosen], vectors[chosen]), QUERIES, 3, where=where)
 
     @invariant()
@@ -90,11 +90,8 @@ class Invariants:
     def _words(self, snapshot_id):
         """The word of each id, which updates change; no two rows have one id."""
         if snapshot_id not in self.words:
-            data = self.table.scan(
-                snapshot_id=snapshot_id, selected_fields=("id", "word")
-            ).to_arrow()
-            found = zip(data["id"].to_pylist(), data["word"].to_pylist(), strict=True)
-            self.words[snapshot_id] = dict(found)
+            ids = self._live(snapshot_id)[0].tolist()
+            self.words[snapshot_id] = words.words_of(self.table, ids, snapshot_id)
         return self.words[snapshot_id]
 
     def _looked_at(self) -> set[int]:

@@ -22,6 +22,7 @@ from tests.property.invariants import Invariants
 from tests.property.others_rules import OthersRules
 from tests.property.run_rules import RunRules
 from tests.support import builds, former_modes
+from tests.support.equality_scans import read_equality_deletes
 
 CODES = {"pq_m": 4, "pq_nbits": 4}
 GRAPH = {"R": 8, "L": 16, **CODES}
@@ -61,6 +62,7 @@ class TableRules(DataRules, OthersRules, RunRules, Invariants, RuleBasedStateMac
         """Begin with a table that has an index, published as none is any more if `former` says."""
         self.folder = tempfile.TemporaryDirectory(prefix="history-")
         self.patch = pytest.MonkeyPatch()
+        read_equality_deletes(self.patch)
         self.patch.setenv("PUFFIN_ANN_WHOLE_FILE_BYTES", "0")
         self.patch.setattr("puffin_ann.lifecycle.publish.layers.MOST_FILES", most_files)
         self.patch.setattr("puffin_ann.lifecycle.retention.tags.TAGGED_VERSIONS", most_tags)

@@ -22,7 +22,9 @@ from puffin_ann.settings import settings as library_settings
 from tests.property.data_rules import picks
 from tests.property.table_rules import PROPERTIES
 from tests.support import builds
+from tests.support.equality_scans import read_equality_deletes
 from tests.support.other_catalogs import NAME, commit, later, publish
+from tests.support.tables import delete_equal
 
 CATALOGS = ("one", "other")
 QUERIES = np.random.default_rng(11).normal(size=(2, builds.DIMENSION)).astype(np.float32)
@@ -41,6 +43,7 @@ class TwoCatalogsRules(RuleBasedStateMachine):
     def begin(self):
         self.folder = tempfile.TemporaryDirectory(prefix="catalogs-")
         self.patch = pytest.MonkeyPatch()
+        read_equality_deletes(self.patch)
         where = Path(self.folder.name)
         self.patch.setenv("PUFFIN_ANN_CACHE_DIR", str(where / "cache"))
         self.patch.setenv("PUFFIN_ANN_WHOLE_FILE_BYTES", "0")
@@ -72,6 +75,10 @@ class TwoCatalogsRules(RuleBasedStateMachine):
     @rule(name=either, start=st.integers(0, 60), length=st.integers(1, 5))
     def delete(self, name, start, length):
         self._table(name).delete(f"id >= {start} and id < {start + length}")
+
+    @rule(name=either, start=st.integers(0, 60), length=st.integers(1, 5))
+    def delete_by_equality(self, name, start, length):
+        delete_equal(self._table(name), builds.rows(range(start, start + length)).select(["id"]))
 
     @rule(name=either)
     def commit_nothing(self, name):

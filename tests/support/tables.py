@@ -235,8 +235,12 @@ def delete_positions(
     partition: Record | None = None,
     content: DataFileContent = DataFileContent.POSITION_DELETES,
     file_format: FileFormat = FileFormat.PARQUET,
+    added: pa.Table | None = None,
 ) -> str:
-    """Delete rows of data files by position, with one v2 position-delete file."""
+    """Delete rows of data files by position, with one v2 position-delete file.
+
+    Rows `added` are appended in the same commit, as a merge-on-read update does.
+    """
     pairs = sorted((path, at) for path, places in deletes.items() for at in places)
     schema = pa.schema(
         [
@@ -264,7 +268,7 @@ def delete_positions(
         equality_ids=[1] if content == DataFileContent.EQUALITY_DELETES else None,
     )
     file.spec_id = table.spec().spec_id
-    commit_delete_files(table, [file])
+    commit_delete_files(table, [file], added=added)
     return path
 
 

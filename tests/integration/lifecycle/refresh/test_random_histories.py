@@ -9,10 +9,10 @@ import os
 import tempfile
 from collections import Counter
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -37,7 +37,8 @@ from puffin_ann.search.open_index import open_version
 from puffin_ann.search.snapshot_view import live_state
 from puffin_ann.search.versions import require_versions
 from puffin_ann.settings import settings as library_settings
-from tests.support import builds
+from tests.support import builds, row_changes, words
+from tests.support.equality_scans import read_equality_deletes
 from tests.support.tables import delete_positions
 
 QUERIES = np.random.default_rng(11).normal(size=(3, builds.DIMENSION)).astype(np.float32)
@@ -50,6 +51,8 @@ NEXT = st.sampled_from([None, (0.0, False), (0.3, True), (1.0, False), (1.0, Tru
 """After a change: nothing, or a refresh that merges deltas above a ratio, in a maintenance window
 or not. Chance alone would seldom have the index follow a change before the next one."""
 
+
+PICKS = st.lists(st.integers(0, 10**6), min_size=1, max_size=8)
 
 ONLY = os.environ.get("HISTORY_STORED", "")
 
@@ -67,7 +70,7 @@ DONE: Counter[str] = Counter()
 
 
 class History(RuleBasedStateMachine):
-    """Appends, deletes, overwrites, compacts, rolls back, builds and refreshes, in any order."""
+    """Rows are added, deleted, updated and moved, and indexes built and refreshed, in any order."""
 
     @initialize(
         metric=st.sampled_from(["l2", "cosine", "ip"]),
@@ -82,6 +85,7 @@ class History(RuleBasedStateMachine):
     def start(self, metric, stored, key, include, publish, whole_file_bytes, most_files, most_tags):
         algorithm, vectors = stored
         self.patch = pytest.MonkeyPatch()
+        read_equality_deletes(self.patch)
         self.folder = tempfile.TemporaryDirectory(prefix="history-")
         where = Path(self.folder.name)
         self.patch.setenv("PYICEBERG_CATALOG__TEST__TYPE", "sql")
@@ -113,8 +117,8 @@ class History(RuleBasedStateMachine):
             publish=publish,
             rebuild={"drift": 1e9, "imbalance": 1e9, "tombstone_ratio": 0.05},
         )
-        self.next_id, self.runs, self.oracle, self.is_fresh = 0, 0, {}, False
-        self.words = {}
+        self.next_id, self.runs, self.looks, self.is_fresh = 0, 0, 0, False
+        self.oracle, self.words = {}, {}
         self.append(20)
         self.build()
 
@@ -134,7 +138,7 @@ class History(RuleBasedStateMachine):
         self.table.append(data.set_column(2, data.schema.field("embedding"), equal))
         self.next_id += count
 
-    @rule(picks=st.lists(st.integers(0, 10**6), min_size=1, max_size=8), then=NEXT)
+    @rule(picks=PICKS, then=NEXT)
     def delete_merge_on_read(self, picks, then):
         files = [task.file for task in self.table.scan().plan_files()]
         deletes: dict[str, list[int]] = {}
@@ -147,39 +151,31 @@ class History(RuleBasedStateMachine):
             self.follow(then)
 
     @rule(
-        picks=st.sets(st.integers(0, 60), min_size=1, max_size=8),
-        merge_on_read=st.booleans(),
+        picks=PICKS,
+        seed=st.sampled_from([None, None, 1, 2]),
+        how=st.sampled_from(["copy-on-write", "merge-on-read", "equality"]),
         then=NEXT,
     )
-    def update_words(self, picks, merge_on_read, then):
-        """Rows keep their vectors and ids, and get other words."""
-        data = self.table.scan().to_arrow()
-        is_picked = np.isin(data["id"].to_numpy(), list(picks))
-        if not is_picked.any():
+    def update(self, picks, seed, how, then):
+        """Rows get other words; by a seed other vectors, too."""
+        ids = self.some_ids(picks)
+        if not ids:
             return
-        words = [f"{word}+" for word in data["word"].to_pylist()]
-        changed = data.set_column(
-            1, data.schema.field("word"), pa.array(words, data.schema.field("word").type)
-        )
-        changed = changed.filter(pa.array(is_picked))
-        if merge_on_read:
-            ids = changed["id"].to_pylist()
-            found = {
-                task.file.file_path: [
-                    place
-                    for place, number in enumerate(
-                        pq.read_table(task.file.file_path.removeprefix("file://"))["id"].to_pylist()
-                    )
-                    if number in ids
-                ]
-                for task in self.table.scan().plan_files()
-            }
-            delete_positions(self.table, {path: rows for path, rows in found.items() if rows})
-            self.table.refresh().append(changed)
+        rows = row_changes.changed(self.table, ids, seed)
+        if how == "equality":
+            more = builds.rows([self.next_id]).cast(rows.schema)
+            self.next_id += 1
+            row_changes.upsert(self.table, pa.concat_tables([rows, more]))
         else:
-            rest = data.filter(pa.array(~is_picked))
-            self.table.overwrite(pa.concat_tables([rest, changed]))
+            row_changes.update(self.table, rows, merge_on_read=how == "merge-on-read")
         self.follow(then)
+
+    @rule(picks=PICKS, columns=st.sampled_from(row_changes.KEYS), then=NEXT)
+    def delete_by_equality(self, picks, columns, then):
+        ids = self.some_ids(picks)
+        if ids:
+            row_changes.delete_by_equality(self.table, ids, columns)
+            self.follow(then)
 
     @rule(start=st.integers(0, 60), length=st.integers(1, 10), then=NEXT)
     def delete_copy_on_write(self, start, length, then):
@@ -267,23 +263,10 @@ class History(RuleBasedStateMachine):
     def assert_words(self, index, snapshot_id):
         """Words of answers, and conditions on them, are those of the snapshot."""
         if snapshot_id not in self.words:
-            data = self.table.scan(snapshot_id=snapshot_id).to_arrow()
-            usable = set(self.live(snapshot_id)[0].tolist())
-            pairs = zip(data["id"].to_pylist(), data["word"].to_pylist(), strict=True)
-            self.words[snapshot_id] = {key: word for key, word in pairs if key in usable}
-        words = self.words[snapshot_id]
-        for where in (None, "word > 'w2' and word < 'w5'", "word = 'w7+' or word = 'w11+'"):
-            matching = {
-                key: word
-                for key, word in words.items()
-                if where is None
-                or ("w2" < word < "w5" if "<" in where else word in ("w7+", "w11+"))
-            }
-            found = index.search(
-                QUERIES[:1], len(words), columns=["word", "id"], where=where, allow_fewer=True
-            )
-            pairs = zip(found["id"].to_pylist(), found["word"].to_pylist(), strict=True)
-            assert dict(pairs) == matching
+            ids = self.live(snapshot_id)[0].tolist()
+            self.words[snapshot_id] = words.words_of(self.table, ids, snapshot_id)
+        self.looks += 1
+        words.assert_words(index, self.words[snapshot_id], Random(self.looks), count=2)
 
     @invariant()
     def the_newest_version_alone_answers_the_current_snapshot(self):
@@ -300,6 +283,11 @@ class History(RuleBasedStateMachine):
             index = open_index(self.table, builds.INDEX)
             assert index.coverage == 1.0
             assert index.version.vectors == len(rows[0])
+
+    def some_ids(self, picks):
+        """Ids of some live rows, if there are any."""
+        live = self.table.scan(selected_fields=("id",)).to_arrow()["id"].to_pylist()
+        return {live[pick % len(live)] for pick in picks if live}
 
     def live(self, snapshot_id):
         """What the oracle says of a snapshot; snapshots never change."""
