@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import yaml
@@ -14,7 +15,7 @@ from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.report.history import history
 from puffin_ann.lifecycle.report.status import status
 from puffin_ann.lifecycle.runtime import leases
-from tests.support import builds, crashing_runs, refreshes
+from tests.support import builds, crashing_runs, refreshes, row_changes, words
 from tests.support.crashing_runs import KILLED, Runs
 from tests.support.other_catalogs import advised
 from tests.support.publications import runs_published
@@ -25,6 +26,7 @@ DECLARED = builds.declaration(
     parameters=builds.PARAMETERS["vamana"],
     refresh={"min_rows": 0},
     rebuild={"tombstone_ratio": 0.001},
+    include=["id", "word"],
 )
 TABLE, INDEX = DECLARED.table, DECLARED.name
 QUERIES = np.array(
@@ -44,6 +46,7 @@ class CrashedTable:
     Attributes:
         rounds: how often it changed.
         most_needed: files that a version named besides its own, at most.
+        types: of the blobs that versions had.
     """
 
     def __init__(self, table: Table, folder: Path, declared: IndexDeclaration = DECLARED) -> None:
@@ -51,6 +54,7 @@ class CrashedTable:
         self.folder = folder
         self.rounds = 0
         self.most_needed = 0
+        self.types: set[str] = set()
         self.declare(declared)
         builds.build(declared, "build-1")
         self.runs = Runs(folder)
@@ -65,20 +69,25 @@ class CrashedTable:
         self.runs.close()
 
     def change(self) -> None:
-        """Add rows, and in turns delete some by rewriting files or by position, or update one."""
+        """Add rows and give an old one another word; in turns delete some, or update a vector."""
         first = 1000 + 10 * self.rounds
-        self.table.refresh().append(builds.rows(range(first, first + 8)))
+        table = self.table.refresh()
+        table.append(builds.rows(range(first, first + 8)))
+        renamed = row_changes.changed(table, [40 + self.rounds % 8, 59])
+        row_changes.update(table, renamed, merge_on_read=True)
         if self.rounds % 2:
-            self.table.refresh().delete(f"id in ({self.rounds}, {first + 1})")
-        elif self.rounds % 4:
+            table.delete(f"id in ({self.rounds}, {first + 1})")
+        elif self.rounds % 6 == 2:
             largest = max(
-                (task.file for task in self.table.refresh().scan().plan_files()),
+                (task.file for task in table.scan().plan_files()),
                 key=lambda file: file.record_count,
             )
-            delete_positions(self.table, {largest.file_path: [self.rounds // 4]})
+            delete_positions(table, {largest.file_path: [self.rounds // 6]})
+        elif self.rounds % 6 == 4:
+            row_changes.delete_by_equality(table, [first + 3, 39 - self.rounds], ("id",))
         elif self.rounds:
             row = builds.rows([first + 2], seed=1)
-            self.table.refresh().overwrite(row, overwrite_filter=f"id = {first + 2}")
+            table.overwrite(row, overwrite_filter=f"id = {first + 2}")
         self.rounds += 1
 
     def published(self, since: Collection[str] = ()) -> list[str]:
@@ -86,11 +95,14 @@ class CrashedTable:
         return [run for run in runs_published(load_table(TABLE), INDEX) if run not in since]
 
     def search(self, index: str = INDEX) -> None:
-        """Hold a search of one snapshot to brute force on that snapshot."""
+        """Hold a search of one snapshot to brute force on that snapshot, and words to its words."""
         table = load_table(TABLE)
         snapshot = table.current_snapshot().snapshot_id
         opened = open_index(table, index, snapshot)
-        builds.assert_answers(opened, table, snapshot, QUERIES, 5)
+        rows = builds.live(table, snapshot)
+        builds.assert_answers_are(opened, rows, QUERIES, 5)
+        known = words.words_of(table, rows[0].tolist(), snapshot)
+        words.assert_words(opened, known, Random(self.rounds))
 
     def follow(self, index: str = INDEX) -> None:
         """Let the index follow a change by which rows of its shards became tombstones."""
@@ -133,6 +145,7 @@ class CrashedTable:
         self.search()
         needed = len(open_index(TABLE, INDEX).version.needs)
         self.most_needed = max(self.most_needed, needed)
+        self.types |= refreshes.blob_digests(load_table(TABLE)).keys()
         return killed.code == KILLED
 
     def break_leases(self) -> None:

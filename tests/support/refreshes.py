@@ -53,6 +53,16 @@ def newest(table):
     return open_index(table, builds.INDEX).version
 
 
+def blob_digests(table):
+    """Digests of the newest version's blobs, by type."""
+    version, found = newest(table), {}
+    with version.files(table.io) as files:
+        for place in files.every_place(version.staged):
+            digest = place.metadata.properties.get("digest")
+            found.setdefault(place.metadata.type, set()).add(digest)
+    return found
+
+
 def assert_right(table, declaration, snapshot_id=None):
     head = snapshot_id or table.current_snapshot().snapshot_id
     index = open_index(table, builds.INDEX, head)

@@ -200,18 +200,6 @@ def update_prices(table, numbers, round_, *, merge_on_read):
     table.overwrite(pa.concat_tables([kept, changed.cast(kept.schema)]))
 
 
-def blobs(table):
-    """Digests of the newest version's blobs, by type."""
-    version = refreshes.newest(table)
-    found = {}
-    with version.files(table.io) as files:
-        for place in files.every_place(version.staged):
-            found.setdefault(place.metadata.type, set()).add(
-                place.metadata.properties.get("digest")
-            )
-    return found
-
-
 @pytest.mark.parametrize("merge_on_read", [False, True])
 def test_prices_updated_each_hour_are_answered_as_they_are_and_no_graph_is_touched(
     items, merge_on_read
@@ -219,7 +207,7 @@ def test_prices_updated_each_hour_are_answered_as_they_are_and_no_graph_is_touch
     table, random = items, Random(2)
     declaration = refreshes.declared("vamana", **INCLUDED)
     builds.build(declaration, "run")
-    before, types = blobs(table.refresh()), set()
+    before, types = refreshes.blob_digests(table.refresh()), set()
     for hour in range(1, 5):
         update_prices(table, random.sample(range(60), 12), hour, merge_on_read=merge_on_read)
         index = assert_right(table.refresh(), conditions=2, seed=hour)  # not refreshed yet
@@ -231,7 +219,7 @@ def test_prices_updated_each_hour_are_answered_as_they_are_and_no_graph_is_touch
         told = report(found)
         assert told["rows_with_columns"] == len(found)
         assert index._allowed("price > 1").matching.bytes_read == 0
-        now = blobs(table)
+        now = refreshes.blob_digests(table)
         assert now["puffin-ann-graph-v1"] == before["puffin-ann-graph-v1"]
         types |= set(now)
     assert ("puffin-ann-column-changes-v1" in types) == merge_on_read

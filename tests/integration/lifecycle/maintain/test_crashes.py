@@ -20,6 +20,7 @@ from puffin_ann.settings import settings
 from tests.support import crashing_runs
 from tests.support.crashed_table import DECLARED, INDEX, LATER_MS, TABLE, CrashedTable
 from tests.support.crashing_runs import KILLED, Ended
+from tests.support.equality_scans import read_equality_deletes
 from tests.support.other_catalogs import advised
 
 LAYERED = DECLARED.model_copy(update={"refresh": RefreshOptions(min_rows=0, delta_ratio=1.0)})
@@ -192,6 +193,7 @@ class Rename(OfAnother):
 def life(words, tmp_path, monkeypatch) -> Iterator[CrashedTable]:
     monkeypatch.setenv("PUFFIN_ANN_WHOLE_FILE_BYTES", "0")
     settings.cache_clear()
+    read_equality_deletes(monkeypatch)
     life = CrashedTable(words, tmp_path, LAYERED)
     yield life
     life.close()

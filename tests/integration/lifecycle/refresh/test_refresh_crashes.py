@@ -6,10 +6,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from puffin_ann.blobs import column_changes, columns
 from puffin_ann.lifecycle.report.history import history
 from puffin_ann.settings import settings
 from tests.support import crashing_runs
 from tests.support.crashed_table import INDEX, TABLE, CrashedTable
+from tests.support.equality_scans import read_equality_deletes
 
 WHOLE = pytest.param(1 << 20, id="whole", marks=pytest.mark.long)
 
@@ -19,9 +21,11 @@ def life(request, words, tmp_path, monkeypatch) -> Iterator[CrashedTable]:
     """Its versions name blobs of earlier files, or are one file each."""
     monkeypatch.setenv("PUFFIN_ANN_WHOLE_FILE_BYTES", str(request.param))
     settings.cache_clear()
+    read_equality_deletes(monkeypatch)
     life = CrashedTable(words, tmp_path)
     yield life
     assert bool(life.most_needed) == (request.param == 0)
+    assert {columns.TYPE, column_changes.TYPE} <= life.types
     life.close()
     settings.cache_clear()
 
