@@ -94,6 +94,11 @@ def test_answers_satisfy_the_condition_whatever_became_of_their_rows(words, algo
                 assert told["rows_allowed"] == len(rows[0])
 
 
+def ways_of(algorithm):
+    """The ways to tell an engine of, and the default choice."""
+    return (*Way, None) if algorithm in ("vamana", "hnsw", "ivf_pq") else (None,)
+
+
 @pytest.mark.parametrize("algorithm", ["vamana", "hnsw", "ivf_pq"])
 def test_every_way_answers_alike(words, algorithm):
     """With deleted rows, a delta, rows at equal distance, and fewer rows than are wanted."""
@@ -109,7 +114,7 @@ def test_every_way_answers_alike(words, algorithm):
     index = open_index(words.refresh(), builds.INDEX)
     random = Random(algorithm)
     conditions = [a_condition(random, VALUES) for _ in range(4)]
-    for way in (*Way, None):
+    for way in ways_of(algorithm):
         index._shards.way = way
         for where, says in conditions:
             assert_answers(index, where, live_where(words, says))
@@ -182,14 +187,21 @@ def test_rows_deleted_by_equality_satisfy_no_condition(words):
         assert_answers(index, where, (ids[says], vectors[says]))
 
 
-@pytest.mark.parametrize("algorithm", ["centroid", "exact"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_only_indexed_rows_are_answered_where_those_alone_are_asked_for(words, algorithm):
     builds.build(builds.declaration(algorithm=algorithm), "run")
     words.refresh().append(builds.rows(range(60, 75)))
+    file = next(iter(words.refresh().scan("id < 10").plan_files())).file.file_path
+    delete_positions(words, {file: [2, 3]})
     index = open_index(words.refresh(), builds.INDEX)
-    ids, vectors = builds.live(words)
-    chosen = (ids >= 50) & (ids < 60)
-    assert_answers(index, "id >= 50", (ids[chosen], vectors[chosen]), freshness="indexed")
+    random = Random(algorithm)
+    conditions = [a_condition(random, VALUES) for _ in range(3)]
+    for way in ways_of(algorithm):
+        index._shards.way = way
+        for where, says in [("id >= 50", lambda row: row["id"] >= 50), *conditions]:
+            ids, vectors = live_where(words, says)
+            rows = ids[ids < 60], vectors[ids < 60]
+            assert_answers(index, where, rows, freshness="indexed")
 
 
 def test_rows_outside_the_index_are_scanned_as_the_policy_says(words, caplog):
@@ -288,18 +300,26 @@ def test_columns_have_the_names_of_the_snapshot_asked_for(words):
         then.search(QUERIES[:1], 1, where="term = 'w5'")
 
 
-def test_branches_and_tags_are_searched_by_conditions(words):
-    builds.build(builds.declaration(), "run")
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_branches_and_tags_are_searched_by_conditions(words, algorithm):
+    builds.build(builds.declaration(algorithm=algorithm), "run")
     current = words.refresh().current_snapshot().snapshot_id
     words.manage_snapshots().create_tag(snapshot_id=current, tag_name="then").commit()
     words.manage_snapshots().create_branch(snapshot_id=current, branch_name="side").commit()
     words.refresh().append(builds.rows(range(60, 70)), branch="side")
     words.refresh().append(builds.rows(range(70, 80)))
+    words.refresh().delete("id >= 25 and id < 28")
     words.refresh()
-    for ref, ids in (("then", []), ("side", range(60, 70)), ("main", range(70, 80))):
+    random = Random(algorithm)
+    conditions = [a_condition(random, VALUES) for _ in range(2)]
+    for ref, new in (("then", []), ("side", range(60, 70)), ("main", range(70, 80))):
         index = open_index(words, builds.INDEX, ref=ref)
         found = index.search(QUERIES[:1], 30, where="id >= 60", columns=["id"], allow_fewer=True)
-        assert sorted(found.column("id").to_pylist()) == list(ids)
+        assert sorted(found.column("id").to_pylist()) == list(new)
+        for way in ways_of(algorithm):
+            index._shards.way = way
+            for where, says in conditions:
+                assert_answers(index, where, live_where(words, says, index.view.snapshot_id))
 
 
 def test_the_rows_of_a_condition_are_read_once(words, monkeypatch):
