@@ -3,6 +3,7 @@
 import tempfile
 from collections import Counter
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +24,9 @@ from puffin_ann.search.open_index import open_version
 from puffin_ann.search.snapshot_view import live_state
 from puffin_ann.search.versions import require_versions
 from puffin_ann.settings import settings as library_settings
-from tests.support import builds
+from tests.support import builds, words
 from tests.support.lineage import LineageTable
+from tests.support.row_changes import with_column
 from tests.support.tables import delete_positions
 
 QUERIES = np.random.default_rng(11).normal(size=(2, builds.DIMENSION)).astype(np.float32)
@@ -56,6 +58,8 @@ CHANGES = st.one_of(
     change("import_files", PICKS, st.booleans()),
     change("overwrite_by_foreign_files", PICKS, st.booleans()),
     change("update_merge_on_read", PICKS, st.integers(0, 2)),
+    change("update_words_merge_on_read", PICKS),
+    change("update_words_merge_on_read", PICKS),
 )
 """What befalls a table; what matters most is there more than once."""
 
@@ -202,6 +206,14 @@ class RowIdHistory(RuleBasedStateMachine):
             vectors = builds.rows(ids, seed=1 + seed).column("embedding").to_pylist()
             self.rows.add_changed(with_column(data, "embedding", vectors), was)
 
+    def update_words_merge_on_read(self, picks):
+        """The same, with the vectors that they had, and other words."""
+        was = dict(self.rows.lineage)
+        data = self.delete_merge_on_read(picks)
+        if len(data):
+            words = [f"{word}+" for word in data.column("word").to_pylist()]
+            self.rows.add_changed(with_column(data, "word", words), was)
+
     def roll_back(self, pick):
         readable = sorted(self.rows.before)
         self.rows.roll_back(readable[pick % len(readable)])
@@ -256,7 +268,7 @@ class RowIdHistory(RuleBasedStateMachine):
 
     def refresh(self):
         self.runs += 1
-        refresh_in_process(self.declared, run_id=f"run-{self.runs}", force=True)
+        done = refresh_in_process(self.declared, run_id=f"run-{self.runs}", force=True)
         DONE["refreshes"] += 1
         self.table.refresh()
         assert lineage_of(self.table) == self.rows.lineage
@@ -266,7 +278,9 @@ class RowIdHistory(RuleBasedStateMachine):
             head = live_state(self.table, self.table.current_snapshot().snapshot_id)
             index = open_version(self.table, newest, head)
             builds.assert_answers_are(index, rows, QUERIES, len(rows[0]) + 3)
-            assert_words(index, self.table, set(rows[0].tolist()))
+            known = words.words_of(self.table, rows[0].tolist())
+            words.assert_words(index, known, Random(self.runs))
+        return done
 
     def some(self, picks):
         files = self.rows.files()
@@ -277,12 +291,6 @@ class RowIdHistory(RuleBasedStateMachine):
         self.patch.undo()
         library_settings.cache_clear()
         self.folder.cleanup()
-
-
-def with_column(data, name, values):
-    place = data.schema.get_field_index(name)
-    kind = data.schema.field(name)
-    return data.set_column(place, kind, pa.array(values, kind.type))
 
 
 def shuffled(data, seed):
@@ -309,15 +317,6 @@ def lineage_of(table):
                 if place not in deleted.get(file.path, ()):
                     found[key] = tuple(pair)
     return found
-
-
-def assert_words(index, table, usable):
-    """Values that the index keeps, or does not, are those of the row that is answered."""
-    data = table.scan().to_arrow()
-    pairs = zip(data["id"].to_pylist(), data["word"].to_pylist(), strict=True)
-    words = {key: word for key, word in pairs if key in usable}
-    found = index.search(QUERIES[:1], len(words), columns=["word", "id"], allow_fewer=True)
-    assert dict(zip(found["id"].to_pylist(), found["word"].to_pylist(), strict=True)) == words
 
 
 def count_known(patch):

@@ -10,16 +10,18 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from puffin_ann.blobs import column_changes, graph
 from tests.support import builds
+from tests.support.refreshes import blob_digests
 from tests.support.row_id_history import DONE, RowIdHistory
 
 EXAMPLES = int(os.environ.get("HISTORY_EXAMPLES", "6"))
 
 
-def begun():
+def begun(algorithm="exact", include=()):
     """A history that has begun: two files of 20 and 10 rows, which are indexed."""
     history = RowIdHistory()
-    history.start("exact", None, (), 4_000_000, 100)
+    history.start(algorithm, None, include, 4_000_000, 100)
     return history
 
 
@@ -103,6 +105,22 @@ def test_updates_that_delete_by_position_and_new_rows_leave_a_compaction_believe
         history.compact(EVERY, 1)
         history.refresh()
         assert DONE["indexed"] - known == 30 - len({0, 7, 15})
+    finally:
+        history.teardown()
+
+
+def test_updates_of_words_that_delete_by_position_have_no_vector_built_anew():
+    history = begun("vamana", ("id", "word"))
+    try:
+        before, types = blob_digests(history.table), set()
+        for picks in ([0], [7, 15], [1, 8, 2, 9]):
+            history.update_words_merge_on_read(picks)
+            done = history.refresh()
+            assert (done["rows_added"], done["rows_gone"]) == (0, 0)
+            now = blob_digests(history.table)
+            assert now[graph.TYPE] == before[graph.TYPE]
+            types |= now.keys()
+        assert column_changes.TYPE in types
     finally:
         history.teardown()
 

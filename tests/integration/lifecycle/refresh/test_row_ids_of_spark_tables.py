@@ -47,6 +47,11 @@ def refreshed(rest_lake, monkeypatch):
     return refresh
 
 
+def merge_on_read(lake):
+    modes = ", ".join(f"'{name}' = 'merge-on-read'" for name in COPY_ON_WRITE)
+    lake.sql(f"ALTER TABLE {{t}} SET TBLPROPERTIES ({modes})")
+
+
 def bytes_read(table):
     """Bytes of vectors that the run read which made the newest version."""
     newest = require_versions(table, builds.INDEX)[0]
@@ -64,8 +69,7 @@ def test_no_vector_is_read_after_a_compaction(refreshed):
 def test_no_vector_is_read_after_new_rows_and_deletes_by_position_were_compacted(
     refreshed, rest_lake
 ):
-    modes = ", ".join(f"'{name}' = 'merge-on-read'" for name in COPY_ON_WRITE)
-    rest_lake.sql(f"ALTER TABLE {{t}} SET TBLPROPERTIES ({modes})")
+    merge_on_read(rest_lake)
     others = "transform(embedding, x -> CAST(x + 1 AS FLOAT))"
     insert = f"INSERT INTO {{t}} SELECT id + 100, word, {others} FROM {{t}} WHERE id < 5"
     done, read = refreshed("DELETE FROM {t} WHERE id % 6 = 2", insert, REWRITE)
@@ -86,6 +90,22 @@ def test_after_a_copy_on_write_commit_every_rewritten_vector_is_hashed(refreshed
     assert (done["rows_added"], done["rows_gone"], read) == (1, 1, 59 * BYTES)
     done, read = refreshed(REWRITE)
     assert (done["rows_added"], done["rows_gone"], read) == (0, 0, 0)
+
+
+def test_after_a_merge_on_read_update_of_words_those_rows_alone_are_hashed_and_none_is_built_anew(
+    refreshed, rest_lake
+):
+    merge_on_read(rest_lake)
+    # By their numbers these rows were changed, and it may be their vectors that were.
+    update = "UPDATE {t} SET word = concat(word, '+') WHERE "
+    done, read = refreshed(update + "id = 51")
+    assert (done["rows_added"], done["rows_gone"], read) == (0, 0, BYTES)
+    done, read = refreshed(update + "id % 10 = 1")
+    assert (done["rows_added"], done["rows_gone"], read) == (0, 0, 6 * BYTES)
+    done, read = refreshed(update + "id = 7", TURN + "id = 8")
+    assert (done["rows_added"], done["rows_gone"], read) == (1, 1, 2 * BYTES)
+    done, read = refreshed(update + "id = 9", REWRITE)
+    assert (done["rows_added"], done["rows_gone"], read) == (0, 0, 60 * BYTES)
 
 
 def test_a_rolled_back_update_is_not_taken_for_the_row_before_it(refreshed, rest_lake):
