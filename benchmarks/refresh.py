@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
+    from puffin_ann.declaration import IndexDeclaration
+
 ROUNDS_OF_CHANGE = 10
 BYTES_A_DELETED_ROW = 2
 
@@ -87,14 +89,9 @@ class Life:
         self.build()
 
     def build(self) -> float:
-        """Build again; returns the seconds of its stages, publication included."""
-        from puffin_ann.lifecycle.runtime.runners import InProcess
-
+        """Build again; returns the seconds that it took."""
         self.runs += 1
-        settle(self.folder)
-        began = time.perf_counter()
-        lakehouse.build(lakehouse.declared(), f"build-{self.runs}", InProcess())
-        seconds = time.perf_counter() - began
+        seconds = timed_build(lakehouse.declared(), f"build-{self.runs}", self.folder)
         self.table.refresh()
         return seconds
 
@@ -104,27 +101,10 @@ class Life:
         return self.refresh(**refresh)
 
     def refresh(self, **options: Any) -> _Cost:
-        from puffin_ann.lifecycle.runs.in_process import refresh_in_process
-
-        steps: dict[str, float] = {}
-
-        @contextmanager
-        def step(name: str) -> "Iterator[None]":
-            began = time.perf_counter()
-            yield
-            steps[name] = time.perf_counter() - began
-
         self.runs += 1
         declared = lakehouse.declared(refresh={"delta_ratio": 0.5, **options})
         before = self._shards()["rows"]
-        settle(self.folder)
-        began = time.perf_counter()
-        done = refresh_in_process(
-            declared, run_id=f"refresh-{self.runs}", force=True, progress=step
-        )
-        seconds = time.perf_counter() - began
-        if done["action"] != "refresh":
-            raise RuntimeError(f"not refreshed: {done['action']}, {done['reason']}")
+        seconds, steps, done = timed_refresh(declared, f"refresh-{self.runs}", self.folder)
         self.table.refresh()
         counts = self._shards()
         counts["inserted"] = counts["rows"] - before
@@ -178,6 +158,39 @@ class Life:
     def compact(self, _: float) -> None:
         """Write every live row into new files."""
         self.table.overwrite(self.table.scan().to_arrow())
+
+
+def timed_refresh(
+    declared: "IndexDeclaration", run_id: str, folder: Path
+) -> tuple[float, dict[str, float], dict[str, Any]]:
+    """Refresh, and build nothing; returns its seconds, those of its steps, and what was done."""
+    from puffin_ann.lifecycle.runs.in_process import refresh_in_process
+
+    steps: dict[str, float] = {}
+
+    @contextmanager
+    def step(name: str) -> "Iterator[None]":
+        began = time.perf_counter()
+        yield
+        steps[name] = time.perf_counter() - began
+
+    settle(folder)
+    began = time.perf_counter()
+    done = refresh_in_process(declared, run_id=run_id, force=True, progress=step)
+    seconds = time.perf_counter() - began
+    if done["action"] != "refresh":
+        raise RuntimeError(f"not refreshed: {done['action']}, {done['reason']}")
+    return seconds, steps, done
+
+
+def timed_build(declared: "IndexDeclaration", run_id: str, folder: Path) -> float:
+    """Build; returns the seconds of its stages, publication included."""
+    from puffin_ann.lifecycle.runtime.runners import InProcess
+
+    settle(folder)
+    began = time.perf_counter()
+    lakehouse.build(declared, run_id, InProcess())
+    return time.perf_counter() - began
 
 
 def delete_by_position(table: "Table", ids: NDArray[np.int64]) -> None:
