@@ -23,6 +23,16 @@ GRAPH_ROWS = 500_000
 LISTS_REFINED = 20
 
 
+def told_of_graphs(title: str, rows: int) -> list[str]:
+    """Tell where peers have no graph: a setting named beside a figure does not say that."""
+    if rows <= GRAPH_ROWS:
+        return []
+    return [
+        f"{title}: of more than {GRAPH_ROWS:,} rows peers have lists, LanceDB IVF_PQ and faiss "
+        "IVF-Flat, and no graph, which takes each of them many minutes to build"
+    ]
+
+
 @dataclass(frozen=True)
 class Asked:
     """What is asked: queries, a condition, and what is true.
