@@ -152,6 +152,12 @@ def test_what_the_glossary_calls_a_name_in_the_code_is_one(row):
             assert re.search(rf"\b{re.escape(name)}\b", SOURCE), name
 
 
+def test_the_status_says_on_how_many_data_sets_conditions_were_measured():
+    published = list((ROOT / "benchmarks" / "measured").glob("conditions*.json"))
+    sets = ("no", "one", "two", "three")[len(published)]
+    assert f"are measured on {sets} data sets" in (ROOT / "docs" / "status.md").read_text()
+
+
 def test_the_page_on_the_architecture_is_read_in_ten_minutes():
     lines = (ROOT / "docs" / "architecture.md").read_text().splitlines()
     assert len(lines) <= 200
