@@ -50,6 +50,7 @@ FAMILIES: Mapping[str, Measure] = {
     "spark": _family("spark", "glove-100d"),
     "insert": _family("insert", "glove-100d"),
     "refresh": _family("refresh", "glove-100d"),
+    "prices": _family("prices", "glove-100d"),
     "row-ids-glove-100d": _family("row_ids", "glove-100d"),
     "row-ids-gloss-384d": _family("row_ids", "gloss-384d"),
     "versions": _family("versions", "glove-100d"),
@@ -72,6 +73,7 @@ QUICK: Mapping[str, Measure] = {
     "conditions-glove-20k": _family("conditions", "glove-20k"),
     "insert-glove-20k": _family("insert", "glove-20k"),
     "refresh-glove-20k": _family("refresh", "glove-20k"),
+    "prices-glove-20k": _family("prices", "glove-20k"),
 }
 
 
