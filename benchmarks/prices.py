@@ -176,9 +176,9 @@ class _Shop:
         return len(changed)
 
     def _version(self) -> "IndexVersion":
-        from puffin_ann.search.versions import newest_version
+        from puffin_ann.search.versions import require_versions
 
-        return newest_version(self._table.refresh(), self._declared.name)
+        return require_versions(self._table.refresh(), self._declared.name)[0]
 
     def _hold_to_oracle(self) -> None:
         from puffin_ann.search.open_index import open_index
@@ -227,7 +227,9 @@ def hold_to_oracle(index: Any, query: NDArray[np.float32], prices: Numbers, belo
         )
     if not np.array_equal(found.column(PRICE).to_numpy(), prices[ids]):
         raise RuntimeError(f"{where}: answered with prices that the rows do not have")
-    included = json.loads(found.schema.metadata[b"puffin_ann"])["rows_with_columns"]
+    # What is asked for beside the price is read of the table, and the price with it.
+    alone = index.search(query, len(true), columns=[PRICE], where=where)
+    included = json.loads(alone.schema.metadata[b"puffin_ann"])["rows_with_columns"]
     read = index._allowed(where).matching.bytes_read
     if (included, read) != (len(ids), 0):
         raise RuntimeError(
