@@ -73,7 +73,6 @@ QUICK: Mapping[str, Measure] = {
     "conditions-glove-20k": _family("conditions", "glove-20k"),
     "insert-glove-20k": _family("insert", "glove-20k"),
     "refresh-glove-20k": _family("refresh", "glove-20k"),
-    "prices-glove-20k": _family("prices", "glove-20k"),
 }
 
 

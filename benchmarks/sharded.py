@@ -182,8 +182,8 @@ def _against_lance(index: Any, data: DataSet, folder: Path, rounds: int) -> Row:
     ours, theirs = (median(column) for column in zip(*times, strict=True))
     return Row(
         key="sharded-lance",
-        what="the same, one query a call ÷ LanceDB (IVF_HNSW_SQ): locators and distances from ours, "
-        "ids and distances from theirs",
+        what="the same, one query a call ÷ LanceDB (IVF_HNSW_SQ): locators and distances from "
+        "ours, ids and distances from theirs",
         ours=f"{len(few.queries) / ours:,.0f}/s",
         theirs=f"{len(few.queries) / theirs:,.0f}/s",
         measured=theirs / ours,
