@@ -2,5 +2,6 @@
 
 `layout` says what is where, `kernels_pack` makes the packed nodes, `kernels_tables` turns a query
 into look-up tables, `kernels_walk` is the beam search over them, whose candidates `kernels_pool`
-keeps, and `kernels_search` answers queries by it; `placed` tells it where graphs lie.
+keeps, `kernels_measure` measures what it found, and `kernels_search` answers queries by them;
+`placed` tells it where graphs lie.
 """

@@ -1,6 +1,5 @@
 """Answering queries from packed graphs: they are walked, and what was found is measured exactly."""
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,13 +8,13 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.core.types import HORIZON, SEEN, THROUGH, Fields
 from puffin_ann.ann.graph.arguments import Pools, QueryBatch
-from puffin_ann.ann.graph.kernels_answer import candidates_kept, write_nearest
-from puffin_ann.ann.graph.kernels_frontier import insert, passed_room
-from puffin_ann.ann.graph.primitives import F32, U64, Whole, row_of, squared_of
+from puffin_ann.ann.graph.kernels_answer import candidates_kept
+from puffin_ann.ann.graph.kernels_frontier import passed_room
+from puffin_ann.ann.graph.primitives import F32, U64, Whole
 from puffin_ann.ann.simd.fastscan import BLOCK
 from puffin_ann.ann.simd.intrinsics import numbers_at, rows_at
-from puffin_ann.ann.simd.kernels_distance import distance, dot, order_key
-from puffin_ann.ann.simd.vectors import prefetch
+from puffin_ann.ann.simd.kernels_distance import dot
+from puffin_ann.ann.vamana.packed.kernels_measure import answer, error_of_codes, horizon
 from puffin_ann.ann.vamana.packed.kernels_pack import rotate
 from puffin_ann.ann.vamana.packed.kernels_pool import BEYOND, LANES
 from puffin_ann.ann.vamana.packed.kernels_tables import (
@@ -27,18 +26,6 @@ from puffin_ann.ann.vamana.packed.kernels_tables import (
 from puffin_ann.ann.vamana.packed.kernels_walk import walk
 from puffin_ann.numba_kernels import inlined, kernel
 
-ROUNDING = np.float32(2.0**-18)
-"""How far a float32 distance of two rows may be off, for each unit of the product of that distance
-and the lengths of what is compared: 64 times the rounding of one number."""
-CODED = 1.0 / 16.0
-"""How far a squared distance by codes of 8 bits may be off, for each unit of the distance divided
-by the root of the number of dimensions: five standard deviations and more, as rows are shorter than
-1. A quarter of it would find 0.0005 less (recall, WordNet glosses, 384 dimensions)."""
-ROW_AHEAD = 32
-"""Numbers of each row to be measured that are asked for ahead: the machine itself fetches what
-follows. To ask for whole rows of 384 takes a twentieth longer."""
-LAST = 4
-"""Candidates that tell where a pool ends."""
 LONGEST = 2.0**12
 """Rows are shorter than 1. Of the distances of a query so much longer, few digits would be left:
 it is answered by comparing all rows."""
@@ -104,90 +91,6 @@ def _candidates_kept(width, k, rows):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _error_of_codes(nodes):  # type: ignore[no-untyped-def]
-    """Return how far two squared distances by codes may be off, as a share of the distance."""
-    return CODED / math.sqrt(len(nodes.origin)) if nodes.row_bytes else 0.0
-
-
-@inlined
-def _may_be_among(last, error):  # type: ignore[no-untyped-def]
-    """Return up to which squared distance by codes a row may be among the k nearest.
-
-    Squared distances by codes are off by at most half of `error` times the distance. So the k-th
-    nearest is at a distance of at most `farthest`, for which the least of them is `last`; and those
-    nearer than that have at most what is returned.
-    """
-    half = F32(0.5) * error
-    farthest = F32(0.5) * (half + math.sqrt(half * half + F32(4) * last))
-    return last + error * farthest
-
-
-@kernel()
-def answer(
-    metric: int,
-    queries: NDArray[np.float32],
-    query: Any,
-    square: float,
-    length: float,
-    error: float,
-    best: NDArray[np.uint64],
-    found: Whole,
-    near: NDArray[np.uint64],
-    vectors: NDArray[np.float32],
-    ids: NDArray[np.int64],
-    distances: NDArray[np.float32],
-) -> Whole:
-    """Write the k nearest of the rows found by their exact distances; return how many there are.
-
-    Beyond the first k only those are measured that rounding, or coding, may have put there.
-
-    Args:
-        metric: code.
-        queries: `(q, d) float32`.
-        query: which of them.
-        square: its squared norm.
-        length: of the query as it was searched, see `place_query`.
-        error: see `_error_of_codes`.
-        best: candidates by their float32 distances, ascending; overwritten.
-        found: how many.
-        near: all candidates in any order, where distances are by codes, else empty; overwritten.
-        vectors: `(n, d) float32`, rows as stored.
-        ids: `(k,) int64`, written; -1 where there is none.
-        distances: `(k,) float32`, written; infinite there.
-    """
-    k = U64(len(ids))
-    count = min(k, U64(found))
-    flat = vectors.reshape(-1)
-    if count == k:
-        last = squared_of(best[k - U64(1)])
-        root = math.sqrt(last)
-        # Rows are shorter than 1, and so is the origin that the query's length is taken from.
-        rounding = ROUNDING * (root + length + 1.0) * root
-        if len(near):
-            limit = _may_be_among(last, F32(error)) + rounding
-            count = U64(0)
-            for i in range(U64(len(near))):
-                if squared_of(near[i]) <= limit:
-                    near[count] = near[i]
-                    count += U64(1)
-            best = near
-        else:
-            while count < U64(found) and squared_of(best[count]) <= last + rounding:
-                count += U64(1)
-    dimension = U64(vectors.shape[1])
-    for i in range(count):
-        for z in range(U64(0), min(dimension, U64(ROW_AHEAD)), U64(16)):
-            prefetch(flat, row_of(best[i]) * dimension + z)
-    for i in range(count):
-        row: Any = np.int64(row_of(best[i]))
-        exact = distance(metric, queries, query, square, vectors, row)
-        insert(best, i, order_key(exact, row))
-    count = min(k, count)
-    write_nearest(best, count, ids, distances)
-    return count
-
-
-@inlined
 def _most_kept(candidates, live, bits):  # type: ignore[no-untyped-def]
     """Return how many candidates a search keeps at most that is repeated more widely."""
     return min(WIDEST_AGAIN * candidates, live) if bits == 1 else candidates
@@ -209,22 +112,6 @@ def _room_for(candidates, gone, best, numbers, dim, bits, row_bytes):  # type: i
         np.empty(4 * bits * dim, np.uint8),
         np.empty(BLOCK, np.float32),
     )
-
-
-@inlined
-def _horizon(pool, full, metric, queries, query, square, vectors):  # type: ignore[no-untyped-def]
-    """Return up to which distance of a query its rows are known: that of the last of a full pool.
-
-    They are in the order of their estimates: the farthest of several is where the pool ends.
-    """
-    horizon, flat, dimension = F32(-np.inf), vectors.reshape(-1), U64(vectors.shape[1])
-    for i in range(max(0, full - LAST), full):
-        for z in range(U64(0), min(dimension, U64(ROW_AHEAD)), U64(16)):
-            prefetch(flat, row_of(pool[i]) * dimension + z)
-    for i in range(max(0, full - LAST), full):
-        row: Any = np.int64(row_of(pool[i]))
-        horizon = max(horizon, F32(distance(metric, queries, query, square, vectors, row)))
-    return horizon
 
 
 @kernel()
@@ -294,10 +181,10 @@ def ask(
             if seen >= live:
                 sight[HORIZON] = np.inf
             elif is_full:
-                sight[HORIZON] = _horizon(room.pool, keep, metric, queries, query, square, vectors)
+                sight[HORIZON] = horizon(room.pool, keep, metric, queries, query, square, vectors)
     near = room.near[: min(U64(len(room.near)), wanted)]
     return answer(
-        metric, queries, query, square, length, _error_of_codes(nodes), room.best, found, near,
+        metric, queries, query, square, length, error_of_codes(nodes), room.best, found, near,
         vectors, ids, distances,
     )  # fmt: skip
 
