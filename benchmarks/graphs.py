@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks import engines
+from benchmarks import bytes_read, engines
 from benchmarks.data import load
 from benchmarks.engines import Timed
 from benchmarks.race import Contender, Curve, race, rate_at, rate_text
@@ -68,6 +68,13 @@ def measure(name: str, rounds: int) -> Result:
         ]
         batch = race(contenders, data, rounds=rounds)
         single = race(contenders, data, batch=False, rounds=rounds)
+        if data.vectors.shape[1] >= WIDE:
+            curves = [batch[contenders[0].name], batch[symphony.name]]
+            read = bytes_read.compare(
+                name, data, shard, made["symphony"], curves, folder / "symphony.index"
+            )
+        else:
+            read = []
     result.rows += [
         _build_row(name, data.title, builds, batch, contenders),
         *_rows(f"hnswlib-{name}", data.title, "batch", batch, peers, AGAINST_HNSWLIB),
@@ -88,6 +95,7 @@ def measure(name: str, rounds: int) -> Result:
             [symphony],
             SINGLE_AGAINST_SYMPHONY,
         ),
+        *read,
     ]
     result.plots += _plots(name, data.title, batch, single)
     for key, timings in builds.items():
