@@ -82,7 +82,8 @@ def test_the_target_is_reached_by_every_way_whatever_a_condition_has_to_do_with_
                 used |= {
                     shard.way.split()[0] for shard in told.shards if (way, cost) == (None, DEAR)
                 }
-    assert used == {"allowed", "masked", "sifted"}  # by the default choice
+    # By the default choice: rows that are compared are copied, or lie where they are.
+    assert {"masked", "sifted"} < used <= {"masked", "sifted", "copied", "allowed"}
 
 
 def dear(patch, times):
