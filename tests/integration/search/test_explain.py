@@ -139,6 +139,13 @@ def test_a_way_that_was_chosen_by_its_cost_is_told_with_it(words, way):
         assert "      instead, as expected: allowed rows compared" in as_text(told)
 
 
+def test_nothing_is_expected_of_a_shard_that_has_no_row_to_answer(words):
+    index = built(words, algorithm="vamana")
+    told = explanation_of(index.search(QUERIES, 3, where="id >= 60", explain=True))
+    assert [way.rows_allowed for way in told.shards] == [0] * len(told.shards)
+    assert not any(way.instead or way.estimated_seconds for way in told.shards)
+
+
 def test_what_sifting_is_expected_to_take_counts_the_rows_it_lists(words):
     index = built(words, algorithm="hnsw")
     index._shards.way = AnswerWay.SIFT

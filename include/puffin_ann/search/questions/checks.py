@@ -52,6 +52,8 @@ def _as_float32(queries: ArrayLike) -> NDArray[np.float32]:
     Raises:
         QueryError: they are none.
     """
+    if np.iscomplexobj(queries):
+        raise QueryError("queries are complex numbers; give real ones")
     try:
         with np.errstate(over="ignore"):
             return np.ascontiguousarray(queries, dtype=np.float32)

@@ -239,6 +239,8 @@ class SnapshotShard:
     ) -> ShardWay:
         """Tell which way `search` will choose for queries of some widths, (m,) int64."""
         queries, engine = len(asking), self.loaded.engine
+        if not self.allowed(allowed).count:  # there is nothing to choose a way to
+            return self.told_rows(queries, allowed)
         copied, in_place = self._compared(allowed, queries)
         seconds: dict[Way, float] = {"allowed rows": in_place * queries}
         if not isinstance(engine, Reranked):

@@ -94,6 +94,7 @@ def test_bad_searches_are_named(words):
         (QUERIES, 61, "k is 61, but only 60 rows are live"),
         (QUERIES[:, :7], 5, r"shape \(6, 7\).*\(n, 8\)"),
         ([["a"] * 8], 5, "not numbers"),
+        ([[1j] * 8], 5, "complex numbers"),
         ([[float("nan")] * 8], 5, "query 0 holds a NaN"),
         ([[1e300] * 8], 5, "query 0 holds a NaN or infinite"),
     ]
