@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.graph import space as spaces
 from puffin_ann.ann.graph.arguments import Pools
-from puffin_ann.ann.graph.primitives import candidate, row_of, squared_of
+from puffin_ann.ann.graph.primitives import row_of, squared_of
 from puffin_ann.ann.simd import fastscan, kernels_byte_rows
 from puffin_ann.ann.vamana.packed import (
     kernels_pack,
@@ -300,51 +300,6 @@ def test_walking_finds_what_its_reference_does(seed, keep, width):
     distances = [float(squared_of.py_func(key)) for key in best[:found]]
     # A number between two codes may be rounded either way.
     np.testing.assert_allclose(distances, [distance for distance, _ in expected], rtol=5e-4)
-
-
-@given(
-    sizes=st.lists(st.integers(0, 40), min_size=1, max_size=80),
-)
-@settings(max_examples=50, deadline=None)
-def test_entering_keeps_a_pool_ascending(sizes):
-    pool = np.zeros(len(sizes) + kernels_pool.LANES, np.uint64)
-    expected = []
-    for row, size in enumerate(sizes):
-        key = candidate.py_func(np.float32(size), row)
-        place = kernels_pool.enter(pool, len(expected), key)
-        expected = sorted([*expected, int(key)])
-        assert pool[: len(expected)].tolist() == expected
-        assert expected[place] == key
-
-
-@given(
-    nodes=st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=32), min_size=1, max_size=12),
-    full=st.integers(1, 150),
-)
-@settings(max_examples=100, deadline=None)
-def test_merging_keeps_the_nearest_candidates_ascending(nodes, full):
-    pool = np.zeros(full + kernels_pool.BEYOND, np.uint64)
-    fresh = np.zeros(2 * kernels_pool.BEYOND, np.uint64)
-    expected, size, row = [], 0, 0
-    for sizes in nodes:
-        for place, distance in enumerate(sizes):
-            fresh[place] = candidate.py_func(np.float32(distance), row)
-            row += 1
-        least = int(fresh[: len(sizes)].min())
-        everyone = sorted([*expected, *fresh[: len(sizes)].tolist()])
-        size, first = kernels_pool.merge(pool, size, full, fresh, len(sizes))
-        expected = everyone[:full]
-        assert pool[:size].tolist() == expected
-        assert everyone.index(least) == first
-
-
-def test_equal_candidates_of_a_damaged_node_leave_the_pool_in_order():
-    pool = np.zeros(8 + kernels_pool.BEYOND, np.uint64)
-    fresh = np.zeros(2 * kernels_pool.BEYOND, np.uint64)
-    fresh[:3] = key = candidate.py_func(np.float32(1), 7)
-    size, first = kernels_pool.merge(pool, 0, 8, fresh, 3)
-    assert (size, first, pool[0]) == (3, 0, key)
-    assert (np.diff(pool[:3].astype(object)) >= 0).all()
 
 
 def test_estimates_have_no_bias_and_an_error_that_shrinks_with_the_width():
