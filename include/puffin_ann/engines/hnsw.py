@@ -189,7 +189,7 @@ class HnswEngine:
             return HnswShard(blob, space)
         try:
             space = spaces.open_space(directory / SPACE)
-            zeros = spaces.zero_rows(directory / SPACE)
+            zeros = spaces.zero_rows(directory / SPACE) if metric == "cosine" else None
         except (OSError, ValueError) as error:
             raise LocalCopyError(f"{directory} is not a whole unpacked shard: {error}") from None
         if space.shape != (blob.rows, dim):

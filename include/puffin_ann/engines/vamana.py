@@ -3,7 +3,7 @@
 What only builds and insertions need is imported there: a search's first answer waits for imports.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, get_args
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from puffin_ann.ann.clustering import product_quantisation
+from puffin_ann.ann.core.memmap import Scalar
 from puffin_ann.ann.core.types import Answers, Width
 from puffin_ann.ann.graph import space as spaces
 from puffin_ann.ann.vamana import append_files
@@ -36,7 +37,11 @@ from puffin_ann.errors import BlobFormatError, LocalCopyError
 from puffin_ann.settings import settings
 
 SPACE = "space.npy"
-"""Written beside the unpacked blob where the searched rows differ from the stored ones."""
+"""Beside the unpacked blob where the searched rows differ from the stored ones.
+
+It goes when packed nodes are there, which searches read instead: they would hold the vectors a
+second time. What needs it then makes it again.
+"""
 REBUILT_SHARE = 0.5
 """A batch larger than this share of a shard costs more to insert than to build all again."""
 
@@ -46,7 +51,7 @@ class VamanaShard(StoredVectors):
 
     Args:
         graph: as `blobs.graph.open` gives it, its neighbours and degrees checked.
-        space: `(n, w) float32`, the rows as they are searched.
+        space: `(n, w) float32`, the rows as they are searched; None where packed nodes do instead.
         zero_rows: `(z,) int64`, those of them without a direction, if that matters.
         packed: of the graph, if there are any.
         beam: what the beam reads; see `Searcher`.
@@ -56,7 +61,7 @@ class VamanaShard(StoredVectors):
     def __init__(
         self,
         graph: Graph,
-        space: NDArray[np.float32],
+        space: NDArray[np.float32] | None,
         *,
         zero_rows: NDArray[np.int64] | None = None,
         packed: PackedNodes | None = None,
@@ -86,7 +91,8 @@ class VamanaShard(StoredVectors):
             touched.append(packed.array)
         else:
             touched += [graph.neighbours, graph.degrees]
-            touched += [] if np.may_share_memory(space, self._vectors) else [space]
+            if space is not None and not np.may_share_memory(space, self._vectors):
+                touched.append(space)
             touched += [codes.codes] if self.beam == "pq" and codes is not None else []
         self._resident = sum(array.nbytes for array in touched)
 
@@ -301,14 +307,14 @@ class VamanaEngine:
     def prepare(self, directory: Path, *, searched: bool = True) -> None:
         """Add to an unpacked graph what searches read.
 
-        That is the rows as they are searched, which insertions read, too, and packed nodes where
-        they are worth it, see `packed_policy`; none if few searches are to come.
+        That is packed nodes where they are worth it, see `packed_policy`, and else the rows as they
+        are searched. If few searches are to come, it is those, which insertions read, too.
         """
         graph = graph_blob.open(directory)
-        space = spaces.of_rows(_vectors(graph), graph.metric, directory / SPACE, lasting=searched)
         if searched:
-            _packed(graph, space, directory, _beam(graph))
+            _searched(graph, directory, _beam(graph))
         else:
+            spaces.of_rows(_vectors(graph), graph.metric, directory / SPACE, lasting=False)
             packed_layout.refuse(directory)
 
     def open(self, directory: Path, beam: Beam | None = None) -> VamanaShard:
@@ -316,23 +322,26 @@ class VamanaEngine:
 
         Args:
             directory: what `unpack` filled.
-            beam: what the beam reads, see `Searcher`; None for what the index declares. Packed
-                nodes that the folder lacks are made in memory where `edges` is asked for.
+            beam: what the beam reads, see `Searcher`; None for what the index declares. What the
+                folder lacks for it is made.
 
         Raises:
             LocalCopyError: The folder does not hold a whole unpacked shard.
         """
         graph = graph_blob.open(directory)
         beam = beam or _beam(graph)
-        vectors = _vectors(graph)
-        space, zero_rows = vectors, None
-        if len(vectors) and spaces.is_needed(graph.metric, graph.dimension):
-            space, zero_rows = _opened_space(graph, directory / SPACE)
-        packed = _packed(graph, space, directory, beam)
-        if packed is None and beam == "edges" and graph.rows and graph.max_degree:
+        packed, space = _searched(graph, directory, beam)
+        if space is not None and beam == "edges" and graph.rows and graph.max_degree:
             packed = packed_layout.make(
-                vectors, space, graph.neighbours, graph.degrees, threads=settings().thread_count
+                _vectors(graph),
+                space,
+                graph.neighbours,
+                graph.degrees,
+                threads=settings().thread_count,
             )
+        zero_rows = None
+        if graph.rows and graph.metric == "cosine":
+            zero_rows = _read(spaces.zero_rows, directory / SPACE)
         return VamanaShard(
             graph, space, zero_rows=zero_rows, packed=packed, beam=beam, folder=directory
         )
@@ -355,27 +364,57 @@ def _beam(graph: Graph) -> Beam:
     return told if told in get_args(Beam) else "auto"  # type: ignore[return-value]
 
 
-def _linked(graph: Graph, space: NDArray[np.float32]) -> Linked:
+def _linked(graph: Graph, space: NDArray[np.float32] | None) -> Linked:
     return Linked(
         graph.metric, _vectors(graph), space, graph.neighbours, graph.degrees, graph.entry
     )
 
 
-def _packed(
-    graph: Graph, space: NDArray[np.float32], folder: Path, beam: Beam
-) -> PackedNodes | None:
-    if not graph.max_degree or beam in ("full", "pq"):
-        return None
-    threads = settings().thread_count
-    return open_or_make(folder, _linked(graph, space), threads, forced=beam == "edges")
+def _searched(
+    graph: Graph, folder: Path, beam: Beam
+) -> tuple[PackedNodes | None, NDArray[np.float32] | None]:
+    """Return what searches read, made if the folder lacks it: packed nodes, or rows of the space.
+
+    A file of those that was there before is left: the folder may be sealed.
+
+    Raises:
+        LocalCopyError: the folder does not hold a whole unpacked shard.
+    """
+    was_there = (folder / SPACE).exists()
+    made: list[NDArray[np.float32]] = []
+
+    def linked() -> Linked:
+        made.append(_space(graph, folder))
+        return _linked(graph, made[0])
+
+    if graph.rows and graph.max_degree and beam not in ("full", "pq"):
+        dim, threads = spaces.padded_dim(graph.metric, graph.dimension), settings().thread_count
+        forced = beam == "edges"
+        packed = open_or_make(folder, dim, graph.degrees, linked, threads, forced=forced)
+        if packed is not None:
+            if not was_there:
+                (folder / SPACE).unlink(missing_ok=True)
+            return packed, None
+    return None, made[0] if made else _space(graph, folder)
 
 
-def _opened_space(graph: Graph, path: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    try:
-        space, zeros = spaces.open_space(path), spaces.zero_rows(path)
-    except (OSError, ValueError) as error:
-        raise LocalCopyError(f"{path.parent} is not a whole unpacked shard: {error}") from None
+def _space(graph: Graph, folder: Path) -> NDArray[np.float32]:
+    """Return the rows as they are searched, `(n, w) float32`; their file is made if it is gone."""
+    path, vectors = folder / SPACE, _vectors(graph)
+    if not graph.rows or not spaces.is_needed(graph.metric, graph.dimension):
+        return vectors
+    if not path.exists():
+        return spaces.of_rows(vectors, graph.metric, path)
+    space = _read(spaces.open_space, path)
     wanted = (graph.rows, spaces.padded_dim(graph.metric, graph.dimension))
     if space.shape != wanted:
         raise LocalCopyError(f"{path}: shape {space.shape}, not {wanted}")
-    return space, zeros
+    return space
+
+
+def _read(read: Callable[[Path], NDArray[Scalar]], path: Path) -> NDArray[Scalar]:
+    """Return what is read of a file, or of what lies beside it; `LocalCopyError` without it."""
+    try:
+        return read(path)
+    except (OSError, ValueError) as error:
+        raise LocalCopyError(f"{path.parent} is not a whole unpacked shard: {error}") from None

@@ -1,6 +1,8 @@
 """The rows a graph is built and searched over: in the metric's search space, padded with zeros."""
 
 import os
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +44,9 @@ def of_rows(
 ) -> NDArray[np.float32]:
     """Return `(n, w) float32`, read-only: the vectors themselves, or a file mapped from `path`.
 
-    Memory is bounded by a block. The file appears under its name only when it is whole. For cosine,
-    rows without a direction are put `FAR` away, and listed beside the file for `zero_rows`.
+    Memory is bounded by a block. The file appears under its name only when it is whole, after the
+    list beside it for `zero_rows`: for cosine, of rows without a direction, which are put `FAR`
+    away.
 
     Args:
         vectors: `(n, d) float32`; may be memory-mapped.
@@ -54,8 +57,34 @@ def of_rows(
     rows, dimension = vectors.shape
     if not is_needed(metric, dimension) or not rows:
         return _read_only(vectors, padded_dim(metric, dimension))
-    partial = path.with_suffix(".part")
-    out = new_array(partial, np.float32, (rows, padded_dim(metric, dimension)))
+    with tempfile.TemporaryDirectory(prefix="space-", dir=path.parent) as work:
+        _write(vectors, metric, Path(work, path.name), lasting)
+        for name in (ZERO_ROWS, path.name):
+            if Path(work, name).exists():
+                os.replace(Path(work, name), path.with_name(name))
+    return open_space(path)
+
+
+def of_rows_beside(
+    vectors: NDArray[np.float32], metric: str, folder: Path
+) -> NDArray[np.float32] | None:
+    """Return what `of_rows` does, for this process alone; None without room for it.
+
+    It is mapped from a file of the folder that has no name any more, so that it ends with the
+    array.
+    """
+    rows, dimension = vectors.shape
+    if not is_needed(metric, dimension) or not rows:
+        return _read_only(vectors, padded_dim(metric, dimension))
+    if shutil.disk_usage(folder).free < 2 * 4 * rows * padded_dim(metric, dimension):
+        return None
+    with tempfile.TemporaryDirectory(prefix="space-", dir=folder) as work:
+        return of_rows(vectors, metric, Path(work, "space.npy"), lasting=False)
+
+
+def _write(vectors: NDArray[np.float32], metric: str, path: Path, lasting: bool) -> None:
+    rows, dimension = vectors.shape
+    out = new_array(path, np.float32, (rows, padded_dim(metric, dimension)))
     step = max(1, BLOCK_BYTES // (4 * dimension))
     bound = _longest(vectors, step) if metric == "ip" else 0.0
     scale = _power_of_two(np.array([bound]))[0]
@@ -74,9 +103,6 @@ def of_rows(
         np.save(path.with_name(ZERO_ROWS), np.concatenate(zeros))
     if lasting:
         out.flush()
-    del out
-    os.replace(partial, path)
-    return open_space(path)
 
 
 def open_space(path: Path) -> NDArray[np.float32]:
@@ -86,11 +112,12 @@ def open_space(path: Path) -> NDArray[np.float32]:
 
 
 def zero_rows(path: Path) -> NDArray[np.int64]:
-    """Return the rows that `of_rows` put `FAR` away when it wrote a file, ascending."""
-    listed = path.with_name(ZERO_ROWS)
-    if not listed.exists():
-        return np.empty(0, np.int64)
-    rows: NDArray[np.int64] = load_array(listed).astype(np.int64)
+    """Return the rows that `of_rows` put `FAR` away when it wrote a file for cosine, ascending.
+
+    Raises:
+        OSError, ValueError: they are not listed beside it.
+    """
+    rows: NDArray[np.int64] = load_array(path.with_name(ZERO_ROWS)).astype(np.int64)
     return rows
 
 

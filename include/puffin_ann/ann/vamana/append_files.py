@@ -43,8 +43,8 @@ def extend_space(
 ) -> NDArray[np.float32]:
     """Return the rows of a grown shard as they are searched, `(n, w) float32`, read-only.
 
-    Those it had before are taken as they are, unless an added one is longer than all of them and
-    the inner product has to be measured again.
+    Those it had before are taken as they are, unless their file is gone, or an added one is longer
+    than all of them and the inner product has to be measured again.
 
     Args:
         stored: file that `space.of_rows` wrote for the rows before `first`.
@@ -53,7 +53,7 @@ def extend_space(
         metric: name.
         path: file to write; left alone if the vectors will do as they are.
     """
-    if not spaces.is_needed(metric, vectors.shape[1]):
+    if not spaces.is_needed(metric, vectors.shape[1]) or not stored.exists():
         return spaces.of_rows(vectors, metric, path, lasting=False)
     dim = spaces.padded_dim(metric, vectors.shape[1])
     try:

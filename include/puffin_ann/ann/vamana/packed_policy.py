@@ -21,9 +21,11 @@ import logging
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from puffin_ann.ann.graph.searcher import EXHAUSTIVE_ROWS
 from puffin_ann.ann.graph.space import padded_dim
@@ -46,7 +48,13 @@ log = logging.getLogger("puffin_ann")
 
 
 def open_or_make(
-    folder: Path, linked: Linked, threads: int, *, forced: bool = False
+    folder: Path,
+    dim: int,
+    degrees: NDArray[np.uint16],
+    linked: Callable[[], Linked],
+    threads: int,
+    *,
+    forced: bool = False,
 ) -> PackedNodes | None:
     """Return the packed nodes of a shard's folder, made if they are not there; None without.
 
@@ -56,13 +64,14 @@ def open_or_make(
 
     Args:
         folder: of the shard. Files appear in it under their names only when they are whole.
-        linked: the shard's graph.
+        dim: numbers in a row of the space.
+        degrees: `(n,) uint16`, of its graph.
+        linked: returns the graph, its rows as they are searched among them, if it is needed.
         threads: threads to use; the packed nodes do not depend on it.
         forced: whether packed nodes are wanted at any price.
     """
-    (rows, dim), degrees = linked.space.shape, linked.degrees
-    needed = rows * Layout.of(dim, degrees).stride
-    if not needed or not (forced or _is_worth_its_room(rows, dim, needed)):
+    needed = len(degrees) * Layout.of(dim, degrees).stride
+    if not needed or not (forced or _is_worth_its_room(len(degrees), dim, needed)):
         return None
     try:
         return layout.open_packed(folder, dim, degrees)
@@ -73,7 +82,7 @@ def open_or_make(
     try:
         if shutil.disk_usage(folder).free < 2 * needed:
             return None
-        return _made(folder, linked, threads, forced)
+        return _made(folder, linked(), threads, forced)
     except OSError as error:
         log.warning("%s: searched without records: %s", folder, error)
         return None
@@ -92,6 +101,7 @@ def _is_worth_its_room(rows: int, dim: int, needed: int) -> bool:
 
 
 def _made(folder: Path, linked: Linked, threads: int, forced: bool) -> PackedNodes | None:
+    assert linked.space is not None  # noqa: S101  # as `open_or_make` asks for
     with tempfile.TemporaryDirectory(prefix="records-", dir=folder) as work:
         made = layout.make(
             linked.vectors,

@@ -79,7 +79,7 @@ class Linked:
     Attributes:
         metric: name.
         vectors: `(n, d) float32`, as stored.
-        space: `(n, w) float32`, as `space.of_rows` gives it.
+        space: `(n, w) float32`, as `space.of_rows` gives it; None where packed nodes do instead.
         neighbours: `(n, R) uint32`, every one below n; trusted.
         degrees: `(n,) uint16`, none above R; trusted.
         entry: row to begin at.
@@ -87,7 +87,7 @@ class Linked:
 
     metric: str
     vectors: NDArray[np.float32]
-    space: NDArray[np.float32]
+    space: NDArray[np.float32] | None
     neighbours: NDArray[np.uint32]
     degrees: NDArray[np.uint16]
     entry: int
@@ -120,10 +120,8 @@ class Searcher:
         beam: Beam = "auto",
         folder: Path | None = None,
     ) -> None:
-        space = linked.space
-        self.beam = choose_beam(
-            beam, space.shape[1], codes=codes is not None, packed=packed is not None
-        )
+        dim = spaces.padded_dim(linked.metric, linked.vectors.shape[1])
+        self.beam = choose_beam(beam, dim, codes=codes is not None, packed=packed is not None)
         self.answering = Answering(
             linked.metric,
             linked.vectors,
@@ -133,7 +131,6 @@ class Searcher:
         )
         self._linked, self._folder = linked, folder
         self._alone: Alone | None = None
-        self._space: Fields = tuple(Space(read_only(space).reshape(-1), space.shape[1]))
         if self.beam == "edges" and packed is not None:
             self._run: Run = self._search_packed
             self.packed_graph = self._graph_of(packed)
@@ -141,8 +138,10 @@ class Searcher:
             if zero_rows is None or not len(zero_rows):
                 self._alone = Alone(self.answering, self.packed_graph)
             return
-        adjacency = Adjacency(linked.neighbours, linked.degrees, linked.entry)
-        self._graph = to_fields(adjacency)
+        if linked.space is None:
+            raise ValueError("without packed nodes, rows are needed as they are searched")
+        self._space: Fields = tuple(_to_space(linked.space))
+        self._graph = to_fields(Adjacency(linked.neighbours, linked.degrees, linked.entry))
         self._run = self._search_full
         if self.beam == "pq" and codes is not None:
             codewords = kernels.Codewords(
@@ -209,19 +208,22 @@ class Searcher:
     def _past(self, deleted: NDArray[np.uint8]) -> Fields | None:
         linked = self._linked
         adjacency = Adjacency(linked.neighbours, linked.degrees, linked.entry)
-        chosen = choose(Space(*self._space), adjacency, deleted, PAST)
+        space = linked.space
+        if space is None and self._folder is not None:
+            space = spaces.of_rows_beside(linked.vectors, linked.metric, self._folder)
+        if space is None:
+            return None
+        chosen = choose(_to_space(space), adjacency, deleted, PAST)
         if self.beam != "edges":
             return to_fields(chosen)
         packed = layouts.make_beside(
-            linked.vectors, linked.space, chosen.neighbours, chosen.degrees, self._folder
+            linked.vectors, space, chosen.neighbours, chosen.degrees, self._folder
         )
         return None if packed is None else tuple(self._graph_of(packed))
 
     def _graph_of(self, packed: PackedNodes) -> PackedGraph:
         layout, frame = packed.layout, packed.frame
         flat = read_only(packed.array).reshape(-1)
-        # For the inner product all rows of the space are as long as the first.
-        first = np.asarray(self._linked.space[:1], np.float64)
         return PackedGraph(
             flat,
             flat.view(np.uint32),
@@ -235,7 +237,7 @@ class Searcher:
             frame.scale,
             frame.across,
             frame.within,
-            float(np.sqrt((first * first).sum())),
+            frame.longest,
         )
 
     def _search_full(self, batch: QueryBatch, stamp: Whole, past: Fields | None) -> Whole:
@@ -254,3 +256,7 @@ class Searcher:
     def _moved(self, batch: QueryBatch) -> NDArray[np.float32]:
         """Return the queries in the space, flat."""
         return spaces.of_queries(batch.queries, self.answering.metric.name).reshape(-1)
+
+
+def _to_space(rows: NDArray[np.float32]) -> Space:
+    return Space(read_only(rows).reshape(-1), rows.shape[1])

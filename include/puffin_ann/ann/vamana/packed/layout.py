@@ -62,7 +62,7 @@ WIDE = 256
 LINE = 64
 """Bytes of a cache line."""
 
-FORM = 3
+FORM = 4
 """To be raised when packed nodes or frames change: folders outlive a version of this package."""
 PACKED = f"records-{FORM}-{fastscan.ORDER}.npy"
 FRAME = f"frame-{FORM}-{fastscan.ORDER}.npy"
@@ -144,12 +144,14 @@ class Frame:
         scale: a power of two.
         across: `(w / 16, w / 16) float32`, orthogonal.
         within: `(16, 16) float32`, orthogonal.
+        longest: length of the longest row, before all this; for the inner product, of every one.
     """
 
     origin: NDArray[np.float32]
     scale: float
     across: NDArray[np.float32]
     within: NDArray[np.float32]
+    longest: float
 
     @classmethod
     def of(cls, space: NDArray[np.float32]) -> "Frame | None":
@@ -158,31 +160,34 @@ class Frame:
         # A median, since a mean would lie wherever a single row of another scale says.
         chosen = np.linspace(0, rows - 1, min(rows, ORIGIN_ROWS)).astype(np.int64)
         origin = np.median(space[chosen], axis=0).astype(np.float32)
-        exponent = math.frexp(_longest(space) + float(np.linalg.norm(origin.astype(np.float64))))[1]
+        longest = _longest(space)
+        exponent = math.frexp(longest + float(np.linalg.norm(origin.astype(np.float64))))[1]
         if abs(exponent) > EXTREME:
             return None
         generator = np.random.default_rng(0)
         across, within = _orthogonal(generator, dim // LANES), _orthogonal(generator, LANES)
-        return cls(origin, 2.0**-exponent, across, within)
+        return cls(origin, 2.0**-exponent, across, within, longest)
 
     def flat(self) -> NDArray[np.float64]:
         """Return all of it as one array; float64 holds any scale."""
-        parts = (self.origin, [self.scale], self.across.ravel(), self.within.ravel())
+        numbers = [self.scale, self.longest]
+        parts = (self.origin, numbers, self.across.ravel(), self.within.ravel())
         return np.concatenate([np.asarray(part, np.float64) for part in parts])
 
     @classmethod
     def from_flat(cls, flat: NDArray[np.float64], dim: int) -> "Frame":
         """Return what `flat` was made of; `ValueError` if it is of other rows."""
         lanes = dim // LANES
-        cuts = np.cumsum([dim, 1, lanes * lanes])
+        cuts = np.cumsum([dim, 2, lanes * lanes])
         if flat.shape != (cuts[-1] + LANES * LANES,):
             raise ValueError(f"a frame of {flat.shape} numbers for rows of {dim}")
-        origin, scale, across, within = np.split(flat, cuts)
+        origin, (scale, longest), across, within = np.split(flat, cuts)
         return cls(
             origin.astype(np.float32),
-            float(scale[0]),
+            float(scale),
             across.astype(np.float32).reshape(lanes, lanes),
             within.astype(np.float32).reshape(LANES, LANES),
+            float(longest),
         )
 
 
