@@ -1,7 +1,7 @@
 """Answers of one version of an index as tables, their columns from wherever they are."""
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import pyarrow as pa
@@ -52,14 +52,10 @@ class Answers:
         distances = merged.distances.ravel()[some]
         keys = keys_of(sources, origin, ordinals)
         rank += 1
-
-        def kept(fields: Sequence[NestedField]) -> tuple[NDArray[np.bool_], pa.Table]:
-            shards = in_shards(sources, origin, ordinals)
-            locators = np.stack([self._file_ids[keys[0]], keys[1], keys[2]])
-            return kept_values(self._kept, fields, RowPlaces(*shards, locators))
-
-        has_kept = kept if columns and self._kept.blobs else None
-        return self.of_rows(query, rank, distances, keys, columns, report, has_kept)
+        kept = None
+        if columns and self._kept.blobs:
+            kept = partial(self._kept_values, sources, origin, ordinals, keys)
+        return self.of_rows(query, rank, distances, keys, columns, report, kept)
 
     def of_rows(
         self,
@@ -78,6 +74,19 @@ class Answers:
             self._table, self._paths, self._view.sizes, query, rank, distances, keys, columns,
             report, kept,
         )  # fmt: skip
+
+    def _kept_values(
+        self,
+        sources: Sequence[Source],
+        origin: NDArray[np.int64],
+        ordinals: NDArray[np.int64],
+        keys: NDArray[np.int64],
+        fields: Sequence[NestedField],
+    ) -> tuple[NDArray[np.bool_], pa.Table]:
+        """Return what the index has of columns of the rows answered; see `Kept`."""
+        shards = in_shards(sources, origin, ordinals)
+        locators = np.stack([self._file_ids[keys[0]], keys[1], keys[2]])
+        return kept_values(self._kept, fields, RowPlaces(*shards, locators))
 
     @cached_property
     def _file_ids(self) -> NDArray[np.int64]:

@@ -1,6 +1,7 @@
 """Queries under a condition: near rows are sifted where that costs least, else searched for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -77,6 +78,8 @@ class Among:
         # Packed nodes are sifted while they are walked: only what may be answered is listed.
         self._lists_all = version.routing.algorithm != "vamana"
         self._routes, self._costs, self._reach = routes, costs, reach
+        # Asked again by each query, mostly for as many rows.
+        self._wider, self._cells = lru_cache(reach.wider), lru_cache(reach.cells)
         self._probe, self._ask_few, self._search = probe, ask_few, search
 
     def answer(
@@ -135,13 +138,19 @@ class _Asked:
         return self._allowed.decisions.of(("sift", self._key), self._allowed.asked, self._pays)
 
     def _pays(self) -> bool:
-        costs, allowed, queries = self._among._costs, self._allowed, len(self._queries)
+        allowed, queries = self._allowed, len(self._queries)
         share = allowed.sifted.near(self._share)
-        listed, wide = self._listed(share), self._width(share)
-        # Of the nearest shard alone it may be too much: then it is not worth to find routes.
-        if not costs.sifting_pays(wide, listed, share, allowed, queries):
-            return False
-        return costs.sifting_pays(*self._effort(share), share, allowed, queries)
+
+        def efforts() -> Iterator[tuple[float, float]]:
+            listed, wide, shards = self._listed(share), self._width(share), self._among._shards
+            yield wide, listed
+            yield shards * wide, shards * listed
+            yield self._effort(share)
+
+        pays = self._among._costs.sifting_pays(efforts(), share, allowed, queries)
+        # Of the nearest shard alone it may be too much, and of all of them little enough: then it
+        # is not worth to find routes.
+        return next(pays) and (next(pays) or next(pays))
 
     def ways_expected(self) -> dict[Way, float]:
         """Return the seconds that each way is expected to take, for whoever is told."""
@@ -217,11 +226,11 @@ class _Asked:
 
     def _cells(self, share: float) -> int:
         near = ways.expected(self._wanted.k, share)
-        return self._among._reach.cells(near, self._wanted.probe_partitions)
+        return self._among._cells(near, self._wanted.probe_partitions)
 
     def _width(self, share: float) -> int:
         k = self._wanted.k
-        return self._among._reach.wider(ways.expected(k, share), self._wide, k)
+        return self._among._wider(ways.expected(k, share), self._wide, k)
 
     def _listed(self, share: float) -> int:
         """Return how many rows each search lists."""

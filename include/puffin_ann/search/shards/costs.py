@@ -1,7 +1,7 @@
 """What answers of all shards under a condition are expected to cost, by each way; see `ways`."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,19 +45,23 @@ class Costs:
         return sifted < min(self._others(share, allowed, queries))
 
     def sifting_pays(
-        self, width: float, rows: float, share: float, allowed: AllowedRows, queries: int
-    ) -> bool:
-        """Tell whether to sift is cheapest, with what becomes of queries that are left short.
+        self,
+        efforts: Iterable[tuple[float, float]],
+        share: float,
+        allowed: AllowedRows,
+        queries: int,
+    ) -> Iterator[bool]:
+        """Tell for each effort if to sift is cheapest, with what becomes of queries left short.
 
         Args:
-            width: of the searches of a query that are sifted, together.
-            rows: that these give.
+            efforts: (width of the searches of a query that are sifted, together; rows they give).
             share: as for `sifting_may_pay`, as are those below.
             allowed: see above.
             queries: see above.
         """
         other = min(self._others(share, allowed, queries))
-        return self._sifted(width, rows, allowed, queries, other) < other
+        for width, rows in efforts:
+            yield self._sifted(width, rows, allowed, queries, other) < other
 
     def comparing_pays(
         self, allowed: AllowedRows, queries: int, *, fits: bool, is_told: bool

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -57,14 +57,14 @@ class Located:
             keys: (3, q · k) int64, where they are.
         """
         places, ordinals, distances = answers
-
-        def keys_of(chosen: NDArray[np.int64]) -> LocatorKeys:
-            rank, group, offset = keys[:, chosen]
-            return rank, group, offset
-
         numbers = np.where(places < 0, -1, _numbers(*ordinals.shape))
         shards = self.shard_ids[places.reshape(-1)]
-        return Source(numbers, distances, keys_of, shards, ordinals.reshape(-1))
+        return Source(numbers, distances, partial(_chosen, keys), shards, ordinals.reshape(-1))
+
+
+def _chosen(keys: NDArray[np.int64], chosen: NDArray[np.int64]) -> LocatorKeys:
+    rank, group, offset = keys[:, chosen]
+    return rank, group, offset
 
 
 @lru_cache(64)
