@@ -14,8 +14,8 @@ are none for the very processor.
 
 Before Numba looks into its cache it imports and registers everything a kernel might be made of:
 linear algebra, random numbers, strings, typed lists. That takes three times as long as loading the
-kernels of a search, which are machine code and need none of it. Where a kernel is not in the cache,
-Numba's compiler does the same anyway before it begins.
+kernels of a search, which are machine code and need none of it; see also `numba_start`. Where a
+kernel is not in the cache, Numba's compiler does the same anyway before it begins.
 """
 
 import errno
@@ -27,7 +27,7 @@ import re
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -39,10 +39,9 @@ from numba.core import sigutils
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
-from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 
-from puffin_ann import private_folders
+from puffin_ann import numba_start, private_folders
 from puffin_ann.errors import UnsafeFolderError
 from puffin_ann.simd_levels import SimdLevel, common_processor
 from puffin_ann.uncollected import uncollected
@@ -50,6 +49,8 @@ from puffin_ann.uncollected import uncollected
 log = logging.getLogger("puffin_ann.kernels")
 
 SUFFIX = ".kernel"
+RUNTIME = "runtime.library"
+"""What all kernels that make arrays call, beside them; see `numba_start`."""
 
 _enable_any: Any = Dispatcher.enable_caching
 _CacheOfNumba: Any = _Cache
@@ -100,6 +101,7 @@ def _enable(self: Any) -> None:
         _enable_any(self)
         return
     self._cache = KernelCache(self.py_func, _places)
+    numba_start.leave_extensions(self)
     kernels.append(self)
 
 
@@ -122,20 +124,37 @@ class KernelCache(_CacheOfNumba):  # type: ignore[misc]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the kernel for some types of arguments, ready to be called; None if not kept."""
-        start: Any = rtsys.initialize
-        start(target_context)  # memory for arrays that a kernel makes
+        self._start_runtime(target_context)
         if not self._enabled:
+            numba_start.have_extensions()
             return None
         codegen = target_context.codegen()
         for folder, is_ours, processor in self._sources(codegen.magic_tuple()):
             key = self._key(sig, processor)
-            with uncollected():  # of Numba's modules it imports those that its parts are of
+            with uncollected():  # it may import modules that its parts are of
                 found = _load(folder / self._file_name(key), key, is_ours)
             if found is not None:
                 rebuild: Any = CompileResult._rebuild
                 return rebuild(target_context, *found)
         _tell_compiling(self._places, codegen.magic_tuple())
+        numba_start.have_extensions()
         return None
+
+    def _start_runtime(self, target_context: Any) -> None:
+        """Have what counts references to the arrays that a kernel makes, loaded or compiled."""
+        if numba_start.has_runtime():
+            return
+        processor = target_context.codegen().magic_tuple()
+        for folder, is_ours, made_for in self._sources(processor):
+            found = _load(folder / RUNTIME, _runtime_key(made_for), is_ours)
+            if found is not None:
+                numba_start.take_runtime(target_context, found)
+                return
+        made, kept = numba_start.make_runtime(target_context), self._places.kept
+        if made is not None and kept is not None:
+            folder = kept / processor_folder(processor, self._places.level)
+            with suppress(OSError):  # it is soon made, and kernels tell why they are not kept
+                _save(folder / RUNTIME, _runtime_key(processor), made)
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep a kernel that was compiled; where that cannot be, it still was compiled."""
@@ -205,6 +224,10 @@ class KernelCache(_CacheOfNumba):  # type: ignore[misc]
 
 def _digest_of(cells: tuple[Any, ...]) -> str:
     return hashlib.sha256(_pickled(cells)).hexdigest()
+
+
+def _runtime_key(processor: tuple[str, str, str]) -> str:
+    return "\n".join(("runtime", *processor, *COMPILER))
 
 
 COMPILER = (sys.implementation.cache_tag or "", numba.__version__, llvmlite.__version__)
@@ -299,8 +322,8 @@ def _code() -> os.stat_result:
 def _load(path: Path, key: str, is_ours: bool) -> Any:
     """Return what was kept of a kernel; None if there is nothing, or it is not to be used."""
     try:
-        with _opened(path, is_ours) as file:
-            return _unpickled(file) if _unpickled(file) == key else None
+        with _opened(path, is_ours) as file:  # of our own alone
+            return numba_start.load(file) if numba_start.load(file) == key else None
     except FileNotFoundError:
         return None
     except Exception as error:  # whatever unpickling of damaged bytes trips over
@@ -335,10 +358,6 @@ def _is_trusted(descriptor: int, status: os.stat_result, is_ours: bool) -> bool:
     if not is_ours:
         return _is_of_code(descriptor, status)
     return (_places is not None and _places.trusted) or private_folders.is_ours(status)
-
-
-def _unpickled(file: BinaryIO) -> Any:
-    return pickle.load(file)  # noqa: S301 - of files that `_opened` found to be our own
 
 
 def _save(path: Path, key: str, reduced: Any) -> None:

@@ -184,7 +184,7 @@ def _completed(goal: _Goal, expected: int) -> int:
             f"only {there} of {expected} compiled kernels could be kept in {goal.folder}; see that "
             "there is room, and that nobody removes them"
         )
-    for file in goal.folder.glob(f"*{numba_cache.SUFFIX}"):
+    for file in goal.folder.iterdir():
         file.chmod(0o644)
     told = {
         "kernels": there,
