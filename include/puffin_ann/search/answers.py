@@ -1,6 +1,6 @@
 """Answers of one version of an index as tables, their columns from wherever they are."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 
 import numpy as np
@@ -13,7 +13,8 @@ from puffin_ann.search.explain.recorder import enter
 from puffin_ann.search.included.answers import RowPlaces, kept_values
 from puffin_ann.search.included.kept_columns import KeptColumns
 from puffin_ann.search.merge import Merged, Source, in_shards, keys_of
-from puffin_ann.search.results import Kept, SearchReport, Texts, answer_table
+from puffin_ann.search.range_search import Pairs
+from puffin_ann.search.results import SearchReport, Texts, answer_table
 from puffin_ann.search.snapshot_view import SnapshotView
 
 
@@ -52,24 +53,32 @@ class Answers:
         distances = merged.distances.ravel()[some]
         keys = keys_of(sources, origin, ordinals)
         rank += 1
-        kept = None
-        if columns and self._kept.blobs:
-            kept = partial(self._kept_values, sources, origin, ordinals, keys)
-        return self.of_rows(query, rank, distances, keys, columns, report, kept)
+        in_shard = partial(in_shards, sources, origin, ordinals)
+        return self._of_rows(query, rank, distances, keys, in_shard, columns, report)
 
-    def of_rows(
+    def of_pairs(self, pairs: Pairs, columns: Sequence[str], report: SearchReport) -> pa.Table:
+        """Return pairs as they are given; see `of_nearest`."""
+        return self._of_rows(
+            pairs.query, pairs.rank, pairs.distances, pairs.keys,
+            lambda: (pairs.shards, pairs.ordinals), columns, report,
+        )  # fmt: skip
+
+    def _of_rows(
         self,
         query: NDArray[np.int64],
         rank: NDArray[np.int64],
         distances: NDArray[np.float32],
         keys: NDArray[np.int64],
+        in_shard: Callable[[], tuple[NDArray[np.int64], NDArray[np.int64]]],
         columns: Sequence[str],
         report: SearchReport,
-        kept: Kept | None = None,
     ) -> pa.Table:
-        """Return rows as they are given; see `answer_table`."""
+        """Return rows as they are given, by the shard and the ordinal in it; see `answer_table`."""
+        kept = None
         if columns:
             enter("fetch columns")
+            if self._kept.blobs:
+                kept = partial(self._kept_values, in_shard, keys)
         return answer_table(
             self._table, self._paths, self._view.sizes, query, rank, distances, keys, columns,
             report, kept,
@@ -77,16 +86,13 @@ class Answers:
 
     def _kept_values(
         self,
-        sources: Sequence[Source],
-        origin: NDArray[np.int64],
-        ordinals: NDArray[np.int64],
+        in_shard: Callable[[], tuple[NDArray[np.int64], NDArray[np.int64]]],
         keys: NDArray[np.int64],
         fields: Sequence[NestedField],
     ) -> tuple[NDArray[np.bool_], pa.Table]:
         """Return what the index has of columns of the rows answered; see `Kept`."""
-        shards = in_shards(sources, origin, ordinals)
         locators = np.stack([self._file_ids[keys[0]], keys[1], keys[2]])
-        return kept_values(self._kept, fields, RowPlaces(*shards, locators))
+        return kept_values(self._kept, fields, RowPlaces(*in_shard(), locators))
 
     @cached_property
     def _file_ids(self) -> NDArray[np.int64]:

@@ -261,11 +261,11 @@ class Index(BoundVersion):
             only = None if allowed is None else allowed.scanned
             batches = self._scan.batches(self.dimension, only)
             parts = chain(parts, scan_parts(batches, len(batch)))
-        query, rank, distances, keys, probed = pairs_within(batch, limit, self.metric, parts)
+        pairs = pairs_within(batch, limit, self.metric, parts)
         enter("make the answer")
         table_bytes = self._table_read - before
-        report = self._report(probed, scanned, table_bytes=table_bytes, allowed=allowed)
-        return self._answers.of_rows(query, rank, distances, keys, question.columns, report)
+        report = self._report(pairs.units, scanned, table_bytes=table_bytes, allowed=allowed)
+        return self._answers.of_pairs(pairs, question.columns, report)
 
     def warm(self, *, lookups: bool = True) -> None:
         """Bring every shard of the version that answers to local disk, if it is not there.

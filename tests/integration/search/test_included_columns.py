@@ -3,6 +3,7 @@
 import json
 import math
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -72,15 +73,10 @@ def assert_right(table, snapshot_id=None, conditions=4, seed=1, **options):
     for _ in range(conditions):
         where, says = a_condition(random, VALUES)
         expected = {number for number, row in rows.items() if says(row)}
-        for exhaustive in (False, True):
-            found = index.search(
-                QUERIES,
-                200,
-                columns=["id", "word", "price"],
-                where=where,
-                exhaustive=exhaustive,
-                allow_fewer=True,
-            )
+        near = partial(index.search, k=200, allow_fewer=True)
+        every = partial(index.within, distance=1e6)
+        for ask in (near, partial(near, exhaustive=True), every):
+            found = ask(QUERIES, columns=["id", "word", "price"], where=where)
             for number in range(len(QUERIES)):
                 here = found.filter(pa.compute.equal(found.column("query"), number))
                 assert sorted(here.column("id").to_pylist()) == sorted(expected)
@@ -113,6 +109,9 @@ def test_nothing_is_read_of_the_table_for_what_an_index_includes(items, algorith
     found = index.search(QUERIES, 5, columns=["price", "id"], where="price < 6 and word like 'w%'")
     told = report(found)
     assert (told["bytes_of_columns"], told["rows_with_columns"]) == (0, 15)
+    near = index.within(QUERIES, 1e6, columns=["price", "id"], where="price < 6")
+    told = report(near)
+    assert (told["bytes_of_columns"], told["rows_with_columns"]) == (0, len(near))
     allowed = index._allowed("price < 6 and word like 'w%'")
     assert (allowed.matching.files_asked, allowed.matching.bytes_read) == (2, 0)
 

@@ -42,11 +42,7 @@ def shard_parts(
     for start in range(0, len(every), BLOCK_ROWS):
         ordinals = every[start : start + BLOCK_ROWS]
 
-        def keys(ids: NDArray[np.int64], ordinals: NDArray[np.int64] = ordinals) -> LocatorKeys:
-            return shard.locators.keys(ranks, ordinals[ids])
-
-        vectors = engine.vectors(ordinals)
-        yield Part(vectors, keys, asking, shard.entry.shard_id)
+        yield _part(shard, engine.vectors(ordinals), ordinals, ranks, asking)
 
 
 def _parts_of_table(
@@ -68,12 +64,22 @@ def _parts_of_table(
     for block in blocks_of(engine.order, mask):
         ordinals = engine.maybe_nearer(queries[asking], distance, block)
         if len(ordinals):
+            yield _part(shard, engine.vectors(ordinals), ordinals, ranks, asking)
 
-            def keys(ids: NDArray[np.int64], rows: NDArray[np.int64] = ordinals) -> LocatorKeys:
-                return shard.locators.keys(ranks, rows[ids])
 
-            vectors = engine.vectors(ordinals)
-            yield Part(vectors, keys, asking, shard.entry.shard_id)
+def _part(
+    shard: LoadedShard,
+    vectors: NDArray[np.float32],
+    ordinals: NDArray[np.int64],
+    ranks: FileRanks,
+    asking: NDArray[np.int64],
+) -> Part:
+    """Return rows of a shard, by their ordinals, as a part."""
+
+    def keys(ids: NDArray[np.int64]) -> LocatorKeys:
+        return shard.locators.keys(ranks, ordinals[ids])
+
+    return Part(vectors, keys, asking, shard.entry.shard_id, ordinals.__getitem__)
 
 
 def shards_within(
