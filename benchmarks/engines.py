@@ -147,7 +147,14 @@ def build_symphony(vectors: NDArray[np.float32], degree: int) -> tuple[Timed, An
     return clock.timed, index
 
 
-def symphony_contender(index: Any) -> Contender:
+def load_symphony(path: Path) -> Any:
+    """Load an index of SymphonyQG from its file."""
+    import rabitqlib
+
+    return rabitqlib.SymqgIndex.load(str(path))
+
+
+def symphony_contender(index: Any, name: str) -> Contender:
     """Return SymphonyQG as a contender: ef is the effort."""
 
     def search(queries: NDArray[np.float32], effort: int) -> NDArray[np.integer]:
@@ -155,4 +162,4 @@ def symphony_contender(index: Any) -> Contender:
         first = np.asarray(call(queries, NEIGHBOURS, effort, 1)[0])
         return first.reshape(len(queries), NEIGHBOURS).astype(np.int64)
 
-    return Contender("rabitqlib SymphonyQG", search)
+    return Contender(name, search)

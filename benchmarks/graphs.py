@@ -6,13 +6,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks import bytes_read, engines
+from benchmarks import bytes_read, engines, symphony
 from benchmarks.data import load
 from benchmarks.engines import Timed
-from benchmarks.race import Contender, Curve, race, rate_at, rate_text
+from benchmarks.race import RECALLS, Contender, Curve, race, rate_at, rate_text
 from benchmarks.results import Plot, Result, Row, plot
 
-RECALLS = (0.90, 0.95, 0.99)
 AGAINST_HNSWLIB = dict.fromkeys(RECALLS, (4.0, 5.0))
 AGAINST_SYMPHONY = dict.fromkeys(RECALLS, (1.2, 1.4))
 """In a batch."""
@@ -24,8 +23,6 @@ HNSW = {"M": 16, "ef_construction": 200}
 """As the peer is built."""
 CONNECTIONS = (16, 32)
 """hnswlib's M: the better counts at each recall."""
-DEGREES = {"glove-100d": 64}
-"""SymphonyQG's degree where 64 is better than 32."""
 
 
 def measure(name: str, rounds: int) -> Result:
@@ -34,12 +31,11 @@ def measure(name: str, rounds: int) -> Result:
     result = Result(family=f"graphs-{name}")
     with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
         folder = Path(temporary)
-        builds: dict[str, list[Timed]] = {"ours": [], "hnswlib": [], "symphony": []}
+        builds: dict[str, list[Timed]] = {"ours": [], "hnswlib": []}
         made: dict[str, Any] = {}
         builders: dict[str, Callable[[], tuple[Timed, Any]]] = {
             "ours": lambda: engines.build_searchable("vamana", data.vectors, folder),
             "hnswlib": lambda: engines.build_hnswlib(data.vectors),
-            "symphony": lambda: engines.build_symphony(data.vectors, DEGREES.get(name, 32)),
         }
         engines.build_searchable("vamana", data.vectors[:5000], folder)  # compiles
         for _ in range(rounds):
@@ -59,45 +55,50 @@ def measure(name: str, rounds: int) -> Result:
             )
             for m in CONNECTIONS
         ]
-        symphony = engines.symphony_contender(made["symphony"])
+        qualified, told = symphony.fastest(data, rounds)
+        symphonies = [one.contender for one in qualified]
         contenders = [
             engines.ours("vamana", shard),
             *peers,
-            symphony,
+            *symphonies,
             engines.ours("hnsw", hnsw),
         ]
         batch = race(contenders, data, rounds=rounds)
         single = race(contenders, data, batch=False, rounds=rounds)
         if data.vectors.shape[1] >= WIDE:
-            curves = [batch[contenders[0].name], batch[symphony.name]]
+            curves = [batch[contenders[0].name], batch[symphonies[0].name]]
             read = bytes_read.compare(
-                name, data, shard, made["symphony"], curves, folder / "symphony.index"
+                name, data, shard, qualified[0].index, curves, folder / "symphony.index"
             )
         else:
             read = []
     result.rows += [
         _build_row(name, data.title, builds, batch, contenders),
-        *_rows(f"hnswlib-{name}", data.title, "batch", batch, peers, AGAINST_HNSWLIB),
-        *_rows(f"hnsw-{name}", data.title, "batch", batch, peers[:1], HNSW_AGAINST_HNSWLIB, "hnsw"),
-        *_rows(
+        *against(f"hnswlib-{name}", data.title, "batch", batch, peers, AGAINST_HNSWLIB),
+        *against(
+            f"hnsw-{name}", data.title, "batch", batch, peers[:1], HNSW_AGAINST_HNSWLIB, "hnsw"
+        ),
+        *against(
             f"symqg-{name}-batch",
             data.title,
             "batch",
             batch,
-            [symphony],
+            symphonies,
             AGAINST_SYMPHONY if data.vectors.shape[1] < WIDE else WIDE_AGAINST_SYMPHONY,
         ),
-        *_rows(
+        *against(
             f"symqg-{name}-single",
             data.title,
             "one query a call",
             single,
-            [symphony],
+            symphonies,
             SINGLE_AGAINST_SYMPHONY,
         ),
         *read,
     ]
     result.plots += _plots(name, data.title, batch, single)
+    builds |= {f"SymphonyQG of degree {one.degree}": [one.timed] for one in qualified}
+    result.facts.append(f"{data.title}: {told}")
     for key, timings in builds.items():
         wall = median(timing.wall for timing in timings)
         processor = median(timing.processor for timing in timings)
@@ -135,7 +136,7 @@ def _build_row(
     )
 
 
-def _rows(
+def against(
     key: str,
     title: str,
     how: str,
@@ -144,7 +145,7 @@ def _rows(
     bounds: dict[float, tuple[float, float]],
     algorithm: str = "vamana",
 ) -> list[Row]:
-    """Compare with the fastest of some peers, at each recall."""
+    """Return lines that compare with the fastest of some peers, at each recall."""
     rows = []
     for recall, (least, aim) in bounds.items():
         mine = rate_at(curves[f"puffin-ann {algorithm}"], recall)

@@ -6,11 +6,10 @@ from pathlib import Path
 from benchmarks import engines
 from benchmarks.data import load
 from benchmarks.list_peers import CLUSTERS, FACTORIES, MANY_CLUSTERS, build_faiss, build_rabitq
-from benchmarks.race import Contender, Curve, race, rate_at, rate_text
+from benchmarks.race import RECALLS, Contender, Curve, race, rate_at, rate_text
 from benchmarks.results import Result, Row, plot
 
 BOUNDS = {"batch": (1.3, 1.6), "one query a call": (1.3, 1.6)}
-RECALLS = (0.90, 0.95, 0.99)
 PEERS = {"ivf": "faiss's fastest IVF with refinement", "rabitq": "rabitqlib's IVF"}
 """By the beginning of a line's key."""
 

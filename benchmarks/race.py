@@ -14,6 +14,8 @@ from benchmarks.data import NEIGHBOURS, DataSet
 Search = Callable[[NDArray[np.float32], int], NDArray[np.integer]]
 """(queries `(q, d)`, effort) -> ids `(q, 10)`."""
 
+RECALLS = (0.90, 0.95, 0.99)
+"""At which contenders are compared."""
 ROUNDS = 3
 GROWTH = 1.35
 MOST_POINTS = 20
