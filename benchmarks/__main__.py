@@ -43,6 +43,7 @@ FAMILIES: Mapping[str, Measure] = {
     "lists-gloss-384d-117k": _family("lists", "gloss-384d-117k"),
     "lists-gloss-768d": _family("lists", "gloss-768d"),
     "lists-gloss-1536d": _family("lists", "gloss-1536d"),
+    "products-glove-100d": _family("products", "glove-100d"),
     "deleted-glove-100d": _family("deleted", "glove-100d"),
     "deleted-gloss-384d": _family("deleted", "gloss-384d"),
     "sharded": _family("sharded", "glove-100d"),
@@ -69,6 +70,7 @@ FAMILIES: Mapping[str, Measure] = {
 QUICK: Mapping[str, Measure] = {
     "graphs-glove-20k": _family("graphs", "glove-20k"),
     "lists-glove-20k": _family("lists", "glove-20k"),
+    "products-glove-20k": _family("products", "glove-20k"),
     "deleted-glove-20k": _family("deleted", "glove-20k"),
     "conditions-glove-20k": _family("conditions", "glove-20k"),
     "insert-glove-20k": _family("insert", "glove-20k"),

@@ -46,6 +46,7 @@ def build_ours(
     vectors: NDArray[np.float32],
     folder: Path,
     parameters: Mapping[str, Any] | None = None,
+    metric: str = "l2",
 ) -> tuple[Timed, Any]:
     """Build a shard; returns how long that took and what was built."""
     one = engine(algorithm)
@@ -54,7 +55,7 @@ def build_ours(
     with Clock() as clock:
         built = one.build(
             vectors,
-            metric="l2",
+            metric=metric,
             parameters=checked,
             norm_bound=0.0,
             seed=0,
@@ -98,14 +99,23 @@ def ours(algorithm: str, shard: SearchableShard, threads: int = 1) -> Contender:
 def check_answers(shard: SearchableShard, data: DataSet, width: int = 64) -> None:
     """Hold a shard's answers to the promises that figures rest on, before anything is timed.
 
+    Args:
+        shard: by Euclidean distance, or by inner product.
+        data: its rows, and what is true of them by the same.
+        width: to search by.
+
     Raises:
         AssertionError: a distance is not the exact one, answers are out of order or doubled, or
             exhaustive search is not the truth.
     """
     queries, truth = data.queries[:CHECKED], data.truth[:CHECKED]
     ids, distances = shard.search(queries, NEIGHBOURS, width=width)
-    differences = data.vectors[ids].astype(np.float64) - queries[:, None, :]
-    np.testing.assert_allclose(distances, np.sqrt((differences**2).sum(axis=2)), rtol=1e-4)
+    rows = data.vectors[ids].astype(np.float64)
+    if shard.metric == "ip":
+        exact = -np.einsum("qkd,qd->qk", rows, queries.astype(np.float64))
+    else:
+        exact = np.sqrt(((rows - queries[:, None, :]) ** 2).sum(axis=2))
+    np.testing.assert_allclose(distances, exact, rtol=1e-4)
     if (np.diff(distances, axis=1) < 0).any():
         raise AssertionError("answers are not in order of their distance")
     if any(len(set(row)) < NEIGHBOURS for row in ids.tolist()):
@@ -114,11 +124,13 @@ def check_answers(shard: SearchableShard, data: DataSet, width: int = 64) -> Non
         raise AssertionError("exhaustive search does not find what brute force finds")
 
 
-def build_hnswlib(vectors: NDArray[np.float32], connections: int = 16) -> tuple[Timed, Any]:
-    """Build hnswlib's graph with an M, and ef 200."""
+def build_hnswlib(
+    vectors: NDArray[np.float32], connections: int = 16, space: str = "l2"
+) -> tuple[Timed, Any]:
+    """Build hnswlib's graph with an M, and ef 200, in one of its spaces."""
     import hnswlib
 
-    index = hnswlib.Index("l2", vectors.shape[1])
+    index = hnswlib.Index(space, vectors.shape[1])
     with Clock() as clock:
         index.init_index(len(vectors), M=connections, ef_construction=200)
         index.set_num_threads(BUILD_THREADS)
