@@ -46,6 +46,9 @@ FAMILIES: Mapping[str, Measure] = {
     "products-glove-100d": _family("products", "glove-100d"),
     "deleted-glove-100d": _family("deleted", "glove-100d"),
     "deleted-gloss-384d": _family("deleted", "gloss-384d"),
+    "builds-glove-100d": _family("builds", "glove-100d"),
+    "builds-gloss-384d-117k": _family("builds", "gloss-384d-117k"),
+    "builds-million": _family("builds_million", "gloss-384d-117k"),
     "sharded": _family("sharded", "glove-100d"),
     "first": _family("first", "glove-100d"),
     "spark": _family("spark", "glove-100d"),
@@ -73,6 +76,7 @@ QUICK: Mapping[str, Measure] = {
     "products-glove-20k": _family("products", "glove-20k"),
     "deleted-glove-20k": _family("deleted", "glove-20k"),
     "conditions-glove-20k": _family("conditions", "glove-20k"),
+    "builds-glove-20k": _family("builds", "glove-20k"),
     "insert-glove-20k": _family("insert", "glove-20k"),
     "refresh-glove-20k": _family("refresh", "glove-20k"),
 }

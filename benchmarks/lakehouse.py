@@ -3,7 +3,9 @@
 import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,3 +121,34 @@ def build(declaration: IndexDeclaration, run_id: str, runner: "Runner") -> "Plan
     stages.gate(runner, this_run)
     publish.publish(this_run)
     return plan
+
+
+def timed_run(
+    declaration: IndexDeclaration, run_id: str, action: str
+) -> tuple[float, dict[str, float], dict[str, Any]]:
+    """Do what is due for an index, in this process, as `puffin-ann refresh` does.
+
+    Args:
+        declaration: the index; one that is not there is built.
+        run_id: names the run.
+        action: what has to be due, `refresh` or `build`.
+
+    Returns:
+        Its seconds, those of its steps, and what was done.
+    """
+    from puffin_ann.lifecycle.runs.in_process import refresh_in_process
+
+    steps: dict[str, float] = {}
+
+    @contextmanager
+    def step(name: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        steps[name] = time.perf_counter() - began
+
+    began = time.perf_counter()
+    done = refresh_in_process(declaration, run_id=run_id, force=True, progress=step)
+    seconds = time.perf_counter() - began
+    if done["action"] != action:
+        raise RuntimeError(f"{action} was due, but it did: {done['action']}, {done['reason']}")
+    return seconds, steps, done

@@ -4,7 +4,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +22,6 @@ CHANGES_OF = {"coverage-changes": "coverage", "tombstone-changes": "tombstones"}
 """Blobs that tell of changes, and those that they are counted among."""
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyiceberg.table import Table
 
     from puffin_ann.declaration import IndexDeclaration
@@ -164,23 +161,8 @@ def timed_refresh(
     declared: "IndexDeclaration", run_id: str, folder: Path
 ) -> tuple[float, dict[str, float], dict[str, Any]]:
     """Refresh, and build nothing; returns its seconds, those of its steps, and what was done."""
-    from puffin_ann.lifecycle.runs.in_process import refresh_in_process
-
-    steps: dict[str, float] = {}
-
-    @contextmanager
-    def step(name: str) -> "Iterator[None]":
-        began = time.perf_counter()
-        yield
-        steps[name] = time.perf_counter() - began
-
     settle(folder)
-    began = time.perf_counter()
-    done = refresh_in_process(declared, run_id=run_id, force=True, progress=step)
-    seconds = time.perf_counter() - began
-    if done["action"] != "refresh":
-        raise RuntimeError(f"not refreshed: {done['action']}, {done['reason']}")
-    return seconds, steps, done
+    return lakehouse.timed_run(declared, run_id, "refresh")
 
 
 def timed_build(declared: "IndexDeclaration", run_id: str, folder: Path) -> float:
