@@ -57,6 +57,7 @@ def render(
         titles=TITLES,
         families=", ".join(result.family for result in results),
         machine=next((result.machine for result in results if result.machine), {}),
+        tuned=yaml.safe_load((HERE / "tuned.yaml").read_text()),
         short=[(row, reason(row, reasons)) for row in _short(results)],
         reached=sum(row.reached for result in results for row in result.rows),
         rows=sum(len(result.rows) for result in results),

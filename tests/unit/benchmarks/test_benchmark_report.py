@@ -1,8 +1,11 @@
+from importlib import import_module
 from typing import Any
 
 import pytest
+import yaml
 
 from benchmarks import data, report, results
+from benchmarks.__main__ import FAMILIES
 from benchmarks.failures import CannotMeasureError
 from benchmarks.report import bound, figure, reason, render
 from benchmarks.results import Plot, Result, Row, save, saved
@@ -110,3 +113,25 @@ def test_missing_data_is_told_with_what_to_set(tmp_path, monkeypatch):
     monkeypatch.setenv("BENCH_DATA", str(tmp_path))
     with pytest.raises(CannotMeasureError, match=r"glove-100d-100k\.parquet does not exist"):
         data.path_of("glove-100d")
+
+
+def test_constants_that_are_told_to_be_tuned_are_there():
+    told = yaml.safe_load((report.HERE / "tuned.yaml").read_text())
+    assert told
+    for one in told:
+        module = import_module(f"puffin_ann.{one['at']}")
+        missing = [name for name in one["names"] if not hasattr(module, name)]
+        assert missing == []
+
+
+def test_families_that_are_told_to_score_are_there():
+    for one in yaml.safe_load((report.HERE / "tuned.yaml").read_text()):
+        for beginning in one["scored"]:
+            assert any(family.startswith(beginning) for family in FAMILIES), beginning
+
+
+def test_the_document_tells_which_constants_were_tuned_on_what_is_scored():
+    text = render([Result(family="graphs", rows=[row()])])
+    assert "| `ann/vamana/packed_policy.py`: `NARROWEST` | GloVe, 99,000 × 100" in text
+    assert "| `graphs-glove-100d…`, `graphs-gloss…` |" in text
+    assert "| sentences that no family scores | none |" in text
