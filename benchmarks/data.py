@@ -18,12 +18,14 @@ FILES = {
     "glove-100d": "glove-100d-100k.parquet",
     "gloss-384d": "wordnet-gloss-384d-40k.parquet",
     "gloss-384d-117k": "wordnet-gloss-384d-117k.parquet",
+    "package-384d": "debian-package-384d-60k.parquet",
 }
 TITLES = {
     "glove-20k": "GloVe 6B, 20,000 words × 100",
     "glove-100d": "GloVe 6B, 100,000 words × 100",
     "gloss-384d": "WordNet 3.0 glosses, 40,000 sentences × 384",
     "gloss-384d-117k": "WordNet 3.0 glosses by MiniLM, 116,659 sentences × 384",
+    "package-384d": "lines on Debian 12's packages by MiniLM, 60,012 sentences × 384",
     "gloss-768d": "WordNet 3.0 glosses by MiniLM, 116,659 pairs side by side × 768",
     "gloss-1536d": "WordNet 3.0 glosses by MiniLM, 116,659 fours side by side × 1,536",
     "million": "1,000,000 rows × 128, mixed of real ones",

@@ -1,7 +1,8 @@
-"""Make sentence vectors of WordNet's glosses with all-MiniLM-L6-v2, in numpy: no framework needed.
+"""Make vectors of sentences with all-MiniLM-L6-v2, in numpy: no framework needed.
 
-Real vectors of a size that no set at hand has. The model is a BERT of six layers, whose last
-states are averaged over a sentence's tokens and brought to unit length.
+Of WordNet's glosses, for real vectors of a size that no set at hand has; and of the lines that
+describe Debian's packages, on which nothing was tuned. The model is a BERT of six layers, whose
+last states are averaged over a sentence's tokens and brought to unit length.
 """
 
 import json
@@ -39,6 +40,18 @@ def glosses(wordnet: Path) -> list[str]:
             if not line.startswith(" "):  # as the licence before the synsets does
                 found.append(line.split("|", 1)[1].strip())
     return found
+
+
+def descriptions(packages: Path) -> list[str]:
+    """Return the lines that describe packages, each once, in the order of what apt knows.
+
+    Args:
+        packages: what `apt-cache dumpavail` prints.
+    """
+    mark = "Description: "
+    lines = packages.read_text(encoding="utf-8").splitlines()
+    told = (line.removeprefix(mark).strip() for line in lines if line.startswith(mark))
+    return list(dict.fromkeys(filter(None, told)))
 
 
 class Tokenizer:
@@ -155,15 +168,14 @@ def _gelu(values: Matrix) -> None:
         values[at] = 0.5 * value * (1.0 + math.erf(value * 0.7071067811865476))
 
 
-def make(model: Path, wordnet: Path, to: Path) -> int:
-    """Write the vectors of all glosses to a Parquet file, and return their number.
+def make(model: Path, texts: Sequence[str], to: Path) -> int:
+    """Write the vectors of sentences to a Parquet file, and return their number.
 
     Args:
         model: folder with `model.safetensors` and `vocab.txt`.
-        wordnet: folder with WordNet's `data.*`.
+        texts: the sentences.
         to: the file; columns `id` and `embedding`.
     """
-    texts = glosses(wordnet)
     weights = read_weights(model / "model.safetensors")
     tokenizer = Tokenizer((model / "vocab.txt").read_text(encoding="utf-8").splitlines())
     equally_long: dict[int, list[int]] = defaultdict(list)

@@ -29,6 +29,14 @@ FACTORIES = {
         "IVF640,PQ192x4fs,RFlat",
         "IVF640,RaBitQfs,RFlat",
     ),
+    "package-384d": (
+        "IVF1024,PQ96x4fs,RFlat",
+        "IVF640,PQ96x4fs,RFlat",
+        "IVF400,PQ192x4fs,RFlat",
+        "IVF240,PQ192x4fs,RFlat",
+        "IVF400,RaBitQfs,RFlat",
+        "OPQ96,IVF640,PQ96x4fs,RFlat",
+    ),
     "gloss-768d": (
         "IVF1024,PQ192x4fs,RFlat",
         "IVF640,PQ384x4fs,RFlat",
@@ -44,7 +52,7 @@ FACTORIES = {
 before them, trained in 85 s, they were slower at 100 and at 384 dimensions."""
 REFINED = (5, 10, 20)
 """faiss compares this many times k candidates exactly: all are tried."""
-CLUSTERS = {"glove-20k": (256,), "gloss-384d": (240, 640)}
+CLUSTERS = {"glove-20k": (256,), "gloss-384d": (240, 640), "package-384d": (240, 640)}
 """Of rabitqlib's IVF, where others than `MANY_CLUSTERS` are better."""
 MANY_CLUSTERS = (400, 1024)
 BITS = (7, 32)

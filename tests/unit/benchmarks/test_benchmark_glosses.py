@@ -77,9 +77,19 @@ def test_each_gloss_gets_its_vector_in_the_order_of_the_files(tmp_path, monkeypa
         line = f"1 00 {part[0]} 01 | a dog{'s' if part == 'verb' else ''}; "
         (tmp_path / f"data.{part}").write_text(f"  1 licence | none\n{line} \n")
     write_model(tmp_path)
-    assert make(tmp_path, tmp_path, tmp_path / "out.parquet") == len(glosses.PARTS)
+    texts = glosses.glosses(tmp_path)
+    assert make(tmp_path, texts, tmp_path / "out.parquet") == len(glosses.PARTS)
     found = pq.read_table(tmp_path / "out.parquet").column("embedding").to_pylist()
     tokens = np.array([Tokenizer(PIECES).numbers("a dogs;")])
     expected = encode(tokens, read_weights(tmp_path / "model.safetensors"))[0]
     assert np.allclose(found[1], expected, atol=1e-5)
     assert not np.allclose(found[0], expected, atol=1e-3)
+
+
+def test_lines_on_packages_are_taken_once_each_in_their_order(tmp_path):
+    packages = tmp_path / "available"
+    packages.write_text(
+        "Package: b\nDescription: dogs\n Description: not this\n\n"
+        "Package: a\nDescription-md5: 12\nDescription:  a dog \n\nPackage: c\nDescription: dogs\n"
+    )
+    assert glosses.descriptions(packages) == ["dogs", "a dog"]
