@@ -69,9 +69,12 @@ class SearchableShard(Protocol):
             QueryError: The queries are of another width, or k is below 1.
         """
 
-    @property
-    def coding(self) -> Coding:
-        """Whether `exhaustive` compares rows by a byte a number."""
+    def coding_after(self, queries: int) -> Coding:
+        """Return whether `exhaustive` compares rows by a byte a number, once some more asked.
+
+        Args:
+            queries: that ask at once; 0: as it is now.
+        """
 
     def exhaustive(
         self,

@@ -70,10 +70,9 @@ class DeltaShard:
             queries, k, width=width, deleted=deleted, allowed=allowed, threads=threads
         )
 
-    @property
-    def coding(self) -> Coding:
-        """Whether `exhaustive` compares rows by a byte a number."""
-        return self._shard.coding
+    def coding_after(self, queries: int) -> Coding:
+        """Return whether `exhaustive` compares rows by a byte a number, once some more asked."""
+        return self._shard.coding_after(queries)
 
     def exhaustive(
         self,

@@ -97,10 +97,9 @@ class StoredVectors:
             deleted: the mask that searches will be given.
         """
 
-    @property
-    def coding(self) -> Coding:
-        """Whether `exhaustive` compares rows by a byte a number."""
-        return self._compared.coding
+    def coding_after(self, queries: int) -> Coding:
+        """Return whether `exhaustive` compares rows by a byte a number, once some more asked."""
+        return self._compared.coding_after(queries)
 
     def exhaustive(
         self,

@@ -118,9 +118,8 @@ class _Rerank:
         """Return the table's vectors of live rows, `(m, d) float32`."""
         return self._table.read(ordinals)
 
-    @property
-    def coding(self) -> Coding:
-        """Whether `exhaustive` compares rows by a byte a number: they are read of the table."""
+    def coding_after(self, queries: int) -> Coding:
+        """Return that `exhaustive` does not compare rows by a byte a number: it reads the table."""
         return Coding.NEVER
 
     def copy_vectors(

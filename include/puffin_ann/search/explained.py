@@ -64,6 +64,7 @@ def explained(
         algorithm=version.routing.algorithm,
         condition=condition,
         ways_expected=recorder.ways_expected,
+        queries_sharing=recorder.queries_sharing,
         shards=shards,
         shards_left_out=left_out,
         files_compared=report["shards_probed"] if is_of_files else None,

@@ -10,9 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from puffin_ann import open_index
+from puffin_ann.ann.exact.kernels_products import HAS_DOTS
 from puffin_ann.errors import QueryError
 from puffin_ann.search import brute_force
 from puffin_ann.search.conditions import kept, ways
+from puffin_ann.search.conditions.expected import CALLED_FOR_COPIES, SEARCHED
 from puffin_ann.search.conditions.gathered import Gathered
 from puffin_ann.search.conditions.ways import Way as AnswerWay
 from puffin_ann.search.explain.explanation import explanation_of
@@ -155,7 +157,7 @@ def test_what_sifting_is_expected_to_take_counts_the_rows_it_lists(words):
     for shard in shards:
         listed = ways.wanted(3, 57 / 60)
         cost = ways.sifted("hnsw", builds.DIMENSION, shard.width, listed, 1)
-        assert shard.estimated_seconds == pytest.approx(cost)
+        assert shard.estimated_seconds == pytest.approx(cost + SEARCHED)
         assert cost > ways.walked("hnsw", builds.DIMENSION, shard.width, 1)
 
 
@@ -198,14 +200,24 @@ def test_rows_of_all_shards_that_are_compared_in_one_go_are_told(words, copied, 
     assert whole.way == ("copied rows" if copied else "allowed rows")
     assert (whole.rows, whole.rows_allowed, whole.queries) == (60, 6, 3)
     assert whole.seconds > 0
-    assert whole.estimated_seconds == told.ways_expected[whole.way]
+    assert whole.estimated_seconds > 0
+    assert (whole.estimated_once > 0) is copied
+    assert whole.is_first
     assert {*told.ways_expected} == {"allowed rows", "copied rows", "masked graph", "sifted graph"}
     assert [shard.way for shard in shards] == ([] if copied else ["allowed rows"] * 2)
     assert told.shards_left_out == 0
     tree, how = as_text(told), "by copies" if copied else "where they lie"
     assert f"    allowed rows of all shards: compared {how}, 60 rows, 6 allowed, 3 queries" in tree
     assert ("vamana: all shards in one go" in tree) is copied
-    assert "    ways through all shards, as expected\n      allowed rows compared" in tree
+    ways_title = (
+        "    ways through all shards, as expected; copies and codes shared by 3 queries so far"
+    )
+    assert f"{ways_title}\n      allowed rows compared" in tree
+    again = explanation_of(index.search(QUERIES, 3, where="id < 6", explain=True))
+    assert again.queries_sharing == 6
+    assert not again.shards[0].is_first
+    assert again.shards[0].estimated_once == 0.0
+    assert again.shards[0].estimated_seconds < whole.estimated_seconds or not copied
 
 
 @pytest.fixture
@@ -266,6 +278,60 @@ def test_a_search_that_is_explained_takes_the_way_of_one_that_is_not(drawn, call
             is_sifted = any(shard.way == "sifted graph" for shard in shards)
             assert is_sifted is ("sifted graph" in ways_taken)
     assert len(taken) > 1
+
+
+def test_rows_that_a_search_copies_and_codes_are_expected_to_take_that_long_once(drawn):
+    """Dealt out among queries to come, they were told to take a quarter to an eighth of it."""
+    table, queries = drawn
+    index = open_index(table, builds.INDEX)
+    index.warm()
+    index._shards.way = AnswerWay.COMPARE
+    first, later = (
+        explanation_of(index.search(queries, 10, where="draw < 600", explain=True)).shards[0]
+        for _ in range(2)
+    )
+    assert first.way == later.way == "copied rows"
+    assert first.estimated_once > ways.GATHERED * 600 * index.dimension
+    assert later.estimated_once == (ways.CODED * 600 * index.dimension if HAS_DOTS else 0.0)
+    last = explanation_of(index.search(queries, 10, where="draw < 600", explain=True)).shards[0]
+    assert last.estimated_once == 0.0
+    assert last.estimated_seconds > CALLED_FOR_COPIES
+    assert last.estimated_seconds < later.estimated_seconds < first.estimated_seconds
+
+
+def test_what_is_expected_says_what_it_leaves_out(drawn):
+    table, queries = drawn
+    index = open_index(table, builds.INDEX)
+    first = as_text(explanation_of(index.search(queries, 10, explain=True)))
+    assert " expected once its pages are read\n" in first
+    assert "    expected: the time of one thread, shards in memory" in first
+    few = "of fewer than 32 queries most may be the way there and back"
+    assert few in first
+    again = as_text(explanation_of(index.search(np.tile(queries, (4, 1)), 10, explain=True)))
+    assert " expected\n" in again
+    assert "once its pages are read" not in again
+    assert few not in again
+
+
+def test_what_came_after_queries_were_left_short_is_told_after_it(drawn, monkeypatch):
+    table, queries = drawn
+    index = open_index(table, builds.INDEX)
+    index.warm()
+    monkeypatch.setattr(_Asked, "may_pay", lambda *_: True)
+    monkeypatch.setattr(_Asked, "pays", lambda *_: True)
+    monkeypatch.setattr(ways, "is_enough", lambda distances, *_: np.arange(len(distances)) % 3 > 0)
+    told = explanation_of(index.search(queries, 10, where="draw < 600", explain=True))
+    shown = [(shard.way, shard.kind) for shard in told.shards]
+    sifted = [place for place, (way, _) in enumerate(shown) if way == "sifted graph"]
+    (whole,) = (place for place, (_, kind) in enumerate(shown) if kind == "all")
+    assert sifted
+    assert max(sifted) < whole
+    assert sum(shard.kind == "all" for shard in told.shards) == 1
+    assert told.shards[whole].queries == 7  # of 20, every third was left short
+    lines = as_text(told).splitlines()
+    after = [line.startswith("    allowed rows of all shards") for line in lines].index(True)
+    assert lines[after - 1].startswith("    shard ")
+    assert "other rows sifted out" in lines[after - 1]
 
 
 def test_files_of_a_condition_and_why_a_version_was_taken_are_told(words):

@@ -77,9 +77,7 @@ class ComparedRows:
         self.vectors, self.metric = vectors, metric
         self._squares = brute_force.unknown_squares(len(vectors))
         self._coded: ByteRows | None = None
-        dimension = vectors.shape[1]
-        is_usual = bool(vectors.size) and dimension <= MOST_NUMBERS
-        self._may_be_coded = is_usual and (HAS_DOTS or dimension >= WIDE)
+        self._may_be_coded = _may_be_coded(*vectors.shape)
         self._asked, self._lock = 0.0, threading.Lock()
 
     @property
@@ -91,9 +89,19 @@ class ComparedRows:
     @property
     def coding(self) -> Coding:
         """Whether rows are known by a byte a number."""
+        return self.coding_after(0)
+
+    def coding_after(self, queries: int) -> Coding:
+        """Return what `coding` will be once so many further queries have asked at once."""
         if self._coded is not None:
             return Coding.DONE
-        return Coding.LATER if self._may_be_coded else Coding.NEVER
+        if not self._may_be_coded:
+            return Coding.NEVER
+        return _coding_after(self._asked, queries)
+
+    def codings(self, queries: int) -> tuple[Coding, Coding]:
+        """Return what `coding` is, and what it will be once so many further queries have asked."""
+        return self.coding, self.coding_after(queries)
 
     def nearest(
         self,
@@ -124,9 +132,9 @@ class ComparedRows:
         if not HAS_DOTS and queries > MOST_QUERIES:
             return None
         if self._coded is None:
-            weight = 1.0 if queries <= brute_force.FEW else OF_MANY
-            self._asked += weight * queries  # threads may lose one
-            if self._asked > WORTH_CODING:
+            is_worth_it = _coding_after(self._asked, queries) is Coding.DONE
+            self._asked += _weight(queries)  # threads may lose one
+            if is_worth_it:
                 with self._lock:
                     self._code()
         return self._coded
@@ -142,3 +150,28 @@ class ComparedRows:
             if self._coded is None:
                 give_back()
         self._may_be_coded = self._coded is not None
+
+
+def coding_of_new(rows: int, dimension: int, queries: int) -> Coding:
+    """Return the coding of rows once so many queries have asked at once, before any other did."""
+    return _coding_after(0.0, queries) if _may_be_coded(rows, dimension) else Coding.NEVER
+
+
+def _may_be_coded(rows: int, dimension: int) -> bool:
+    return rows * dimension > 0 and dimension <= MOST_NUMBERS and (HAS_DOTS or dimension >= WIDE)
+
+
+def _coding_after(asked: float, queries: int) -> Coding:
+    """Return the coding of rows that may be coded and are not, once some queries more have asked.
+
+    Args:
+        asked: what those that asked before count.
+        queries: that ask at once; none do by codes where they are too many for these.
+    """
+    is_by_codes = HAS_DOTS or queries <= MOST_QUERIES
+    is_worth_it = is_by_codes and asked + _weight(queries) > WORTH_CODING
+    return Coding.DONE if is_worth_it else Coding.LATER
+
+
+def _weight(queries: int) -> float:
+    return queries * (1.0 if queries <= brute_force.FEW else OF_MANY)

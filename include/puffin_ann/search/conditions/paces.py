@@ -22,6 +22,7 @@ class Work(Enum):
 
     WALK = "walk"
     COMPARE = "compare"
+    COPY = "copy"
 
 
 _paces: dict[tuple[Work, str], float] = {}
@@ -47,7 +48,13 @@ def note(work: Work, engine: str, estimated: float, seconds: float, queries: int
         seconds: that it took, times the threads it could take.
         queries: in the batch.
     """
-    if queries < LEAST_QUERIES or estimated <= 0.0:
+    if queries >= LEAST_QUERIES:
+        learn(work, engine, estimated, seconds)
+
+
+def learn(work: Work, engine: str, estimated: float, seconds: float) -> None:
+    """Learn from work whose time no number of queries decides; see `note`."""
+    if estimated <= 0.0:
         return
     before = pace(work, engine)
     now = before * min(STEP, max(1.0 / STEP, seconds / estimated))

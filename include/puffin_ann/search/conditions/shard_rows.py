@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from functools import cached_property
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from puffin_ann.ann.exact.compared_rows import ComparedRows
 from puffin_ann.ann.exact.kernels_coding import BLOCK
 from puffin_ann.engines import SearchableShard
 from puffin_ann.search.conditions.decisions import Decisions
+from puffin_ann.search.conditions.expected import Expected, note_copying, of_copies
 
 GATHERED_BYTES = 64 << 20
 """Rows are copied side by side if they take no more, else picked out again for each search."""
@@ -125,9 +127,16 @@ class ShardRows:
         places, distances = rows.nearest(queries, k, threads=threads)
         return ordinals[places], distances
 
+    def expected(self, dimension: int, queries: int) -> Expected:
+        """Return what `nearest` is expected to take with so many queries."""
+        gathered = self._gathered
+        coding = None if gathered is None else gathered.rows.codings(queries)
+        return of_copies(self.count, dimension, queries, 1, coding)
+
     def _gather(self, shard: SearchableShard) -> _Copied:
-        ordinals = self.ordinals
+        began, ordinals = perf_counter(), self.ordinals
         vectors = np.ascontiguousarray(shard.vectors(ordinals))
+        note_copying(vectors, 1, perf_counter() - began)
         gathered = _Copied(np.append(ordinals, -1), ComparedRows(vectors, METRICS[shard.metric]))
         if vectors.nbytes <= GATHERED_BYTES:
             self._gathered = gathered

@@ -158,7 +158,8 @@ def compared(rows: int, dimension: int, queries: int, sharing: float) -> float:
             would have taken no more than what was lost by not having gathered them.
     """
     share = 1.0 / max(1.0, sharing)
-    return (_compared(dimension, queries) + (GATHERED + _CODED) * share) * rows * dimension
+    once = pace(Work.COPY) * GATHERED + _CODED
+    return (of_a_number(dimension, queries) + once * share) * rows * dimension
 
 
 def compared_in_place(
@@ -175,13 +176,20 @@ def compared_in_place(
         sharing: queries that share the time to code the rows.
     """
     if coding is Coding.NEVER or not HAS_DOTS:
-        return _compared(dimension, queries, by_bytes=False) * rows * dimension
+        return of_a_number(dimension, queries, by_codes=False) * rows * dimension
     coded = CODED_IN_PLACE * all_rows / max(1.0, sharing) if coding is Coding.LATER else 0.0
-    return (_compared(dimension, queries) * rows + coded) * dimension
+    return (of_a_number(dimension, queries) * rows + coded) * dimension
 
 
-def _compared(dimension: int, queries: int, *, by_bytes: bool = HAS_DOTS) -> float:
-    """Return the seconds a query to compare a number of a vector."""
+def of_a_number(dimension: int, queries: int, *, by_codes: bool = True) -> float:
+    """Return the seconds a query to compare a number of a vector.
+
+    Args:
+        dimension: of the vector.
+        queries: asked at once.
+        by_codes: whether rows are coded; it costs less only if the machine multiplies bytes.
+    """
+    by_bytes = by_codes and HAS_DOTS
     cost = COMPARED_BY_BYTES.of(dimension, queries) if by_bytes else COMPARED.of(queries)
     return pace(Work.COMPARE) * cost
 

@@ -5,7 +5,7 @@ It is part of the report in the metadata of an answer's schema, if it was asked 
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -105,7 +105,7 @@ class ConditionFacts:
 class ShardWay:
     """How a shard was searched, or all in one go; a shard that was asked again is told twice.
 
-    What is expected is of one thread, as the choice of a way compares it.
+    What is expected is of one thread, with the shard in memory and kernels compiled.
 
     Attributes:
         shard_id: of the shard; None for the rows of all shards, compared in one go. Where they lie
@@ -118,7 +118,12 @@ class ShardWay:
         width: widest search of a query; None where rows are compared one by one.
         seconds: taken; None where ranges of several shards were read at once.
         estimated_seconds: what it was expected to take; None if nothing tells.
-        instead: seconds that other ways were expected to take, where the shard chose for itself.
+        estimated_once: of these, what is spent on copies and codes of rows, which further searches
+            are spared.
+        is_first: whether no search had asked the shard since it was opened, or one of all of them,
+            so that its pages had to be read first, which nobody expects.
+        instead: seconds that other ways were expected to take, where the shard chose for itself;
+            copies and codes are dealt out among the queries asked so far, as the choice does it.
     """
 
     shard_id: int | None
@@ -130,6 +135,8 @@ class ShardWay:
     width: int | None = None
     seconds: float | None = None
     estimated_seconds: float | None = None
+    estimated_once: float = 0.0
+    is_first: bool = False
     instead: Mapping[Way, float] = field(default_factory=dict)
 
     @classmethod
@@ -144,6 +151,10 @@ class ShardWay:
         """Return how the rows of all shards are compared with some queries."""
         rows = sum(entry.rows for entry in routing.shards)
         return cls(None, "all", way, rows, queries, rows_allowed)
+
+    def expecting(self, seconds: float, once: float, *, is_first: bool) -> "ShardWay":
+        """Return it with what it is expected to take; see above."""
+        return replace(self, estimated_seconds=seconds, estimated_once=once, is_first=is_first)
 
 
 @dataclass(frozen=True)
@@ -162,8 +173,10 @@ class Explanation:
         algorithm: of the index.
         condition: how its rows were found; None without one.
         ways_expected: seconds that each way through all shards was expected to take, the way taken
-            among them; empty where none had to be chosen.
-        shards: that were searched.
+            among them; empty where none had to be chosen. To copy and code rows is dealt out among
+            `queries_sharing`.
+        queries_sharing: queries that have asked under the condition so far, with these.
+        shards: that were searched, those that were asked again after those asked before.
         shards_left_out: how many were not, since they are far from every query.
         files_compared: data files whose rows were compared, by their centroids; None of an index
             with shards.
@@ -191,6 +204,7 @@ class Explanation:
     algorithm: str
     condition: ConditionFacts | None
     ways_expected: Mapping[Way, float]
+    queries_sharing: int
     shards: Sequence[ShardWay]
     shards_left_out: int
     files_compared: int | None

@@ -46,6 +46,7 @@ class Recorder(Stages):
     Attributes:
         ways_expected: seconds that each way through all shards was expected to take; empty as long
             as none had to be chosen.
+        queries_sharing: queries among which those deal out what is done once.
         condition: how the rows of a condition were found; None as long as there is none.
         files_scanned: data files with rows outside the index that were compared.
         vector_bytes_scanned: bytes of vectors, as float32, that were read to compare rows that are
@@ -55,28 +56,37 @@ class Recorder(Stages):
     def __init__(self) -> None:
         super().__init__("check what is asked")
         self._lock = threading.Lock()
-        self._shards: list[ShardWay] = []
+        self._shards: list[tuple[int, ShardWay]] = []
+        self._turn = 0
         self.ways_expected: Mapping[Way, float] = {}
+        self.queries_sharing = 0
         self.condition: ConditionFacts | None = None
         self.files_scanned = self.vector_bytes_scanned = 0
+
+    def begin_turn(self) -> None:
+        """Say that shards are asked, perhaps again: those added before were asked before."""
+        self._turn += 1
 
     def add_shard(self, way: ShardWay) -> None:
         """Note how a shard was searched."""
         with self._lock:
-            self._shards.append(way)
+            self._shards.append((self._turn, way))
 
     def begin_again(self) -> None:
         """Forget how shards were searched: the search is made again; its time was spent."""
         self._shards.clear()
-        self.ways_expected = {}
+        self.ways_expected, self.queries_sharing = {}, 0
         self.condition, self.files_scanned, self.vector_bytes_scanned = None, 0, 0
 
     @property
     def shards(self) -> tuple[ShardWay, ...]:
-        """How each shard was searched, in the order of their ids; first all in one go."""
-        return tuple(
-            sorted(self._shards, key=lambda way: -1 if way.shard_id is None else way.shard_id)
-        )
+        """How each shard was searched: by turns, then by ids; in a turn first all in one go."""
+
+        def place(noted: tuple[int, ShardWay]) -> tuple[int, int]:
+            turn, way = noted
+            return turn, -1 if way.shard_id is None else way.shard_id
+
+        return tuple(way for _, way in sorted(self._shards, key=place))
 
 
 @contextmanager

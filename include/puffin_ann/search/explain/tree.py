@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from puffin_ann.search.explain.explanation import ConditionFacts, Explanation, ShardWay, Way
 
+FEW = 32
+"""Of fewer queries nothing is learned from the time they take, either; see `conditions.paces`."""
+
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -77,8 +80,26 @@ def _index(told: Explanation) -> Branch:
     below = list(map(_shard, told.shards))
     if told.ways_expected:
         ways = [Branch(text) for text in _expected(told.ways_expected)]
-        below.insert(0, Branch("ways through all shards, as expected", ways))
+        sharing = told.queries_sharing
+        asked = f"{sharing} queries" if sharing != 1 else "1 query"
+        title = f"ways through all shards, as expected; copies and codes shared by {asked} so far"
+        below.insert(0, Branch(title, ways))
+    if any(way.estimated_seconds is not None for way in told.shards):
+        below += map(Branch, _what_is_expected(told.shards))
     return Branch(f"{told.algorithm}: {_searched(told)}", below)
+
+
+def _what_is_expected(ways: Sequence[ShardWay]) -> Iterator[str]:
+    """Give what holds of all times expected of some ways."""
+    yield (
+        "expected: the time of one thread, shards in memory and kernels compiled; to open shards, "
+        "to read their pages first and to wait for a processor comes beside"
+    )
+    if max(way.queries for way in ways) < FEW:
+        yield (
+            f"of fewer than {FEW} queries most may be the way there and back, which is hardly "
+            "expected: several times as long is usual"
+        )
 
 
 def _searched(told: Explanation) -> str:
@@ -104,8 +125,13 @@ def _shard(way: ShardWay) -> Branch:
     parts.append(f"{way.queries} queries" if way.queries != 1 else "1 query")
     if way.seconds is not None:
         parts.append(_time(way.seconds))
+    if way.way == "ranges":
+        parts.append("nothing expected: the store decides")
     if way.estimated_seconds is not None:
-        parts.append(f"{_time(way.estimated_seconds)} expected")
+        first = " once its pages are read" if way.is_first else ""
+        parts.append(f"{_time(way.estimated_seconds)} expected{first}")
+    if way.estimated_once:
+        parts.append(f"{_time(way.estimated_once)} of that to copy and code rows once")
     instead = [Branch(f"instead, as expected: {text}") for text in _expected(way.instead)]
     return Branch(", ".join(parts), instead)
 

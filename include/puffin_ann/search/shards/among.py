@@ -99,6 +99,7 @@ class Among:
         if recorder is not None and share and not is_told:
             enter("weigh the ways")
             recorder.ways_expected = asked.ways_expected()
+            recorder.queries_sharing = allowed.asked
             enter("search the index")
         if not share or not (is_told or asked.may_pay()):
             return self._search(queries, *wanted, allowed)

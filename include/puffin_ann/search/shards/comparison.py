@@ -13,6 +13,7 @@ from puffin_ann.declaration import EXACT
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.decisions import size_of
+from puffin_ann.search.conditions.expected import Expected, note_copying, of_copies
 from puffin_ann.search.conditions.gathered import GATHERED_BYTES, Gathered
 from puffin_ann.search.explain.explanation import ShardWay, Way
 from puffin_ann.search.explain.recorder import current, enter
@@ -65,7 +66,10 @@ class Comparison:
         self._opened.place(allowed)
         is_copied, recorder = self._gathers(allowed, queries), current()
         # Beforehand: what is copied or coded now costs less later.
-        told = None if recorder is None else self._told(allowed, queries, is_copied=is_copied)
+        told: ShardWay | None = None
+        if recorder is not None:
+            recorder.begin_turn()
+            told = self._told(allowed, queries, is_copied=is_copied)
         began = perf_counter()
         compare = self._of_copies if is_copied else self._in_place
         answers = compare(queries, k, allowed)
@@ -78,8 +82,9 @@ class Comparison:
         gathered = allowed.gathered
         if gathered is None:
             enter("copy rows")
-            shards = self._opened.open_all()
+            shards, began = self._opened.open_all(), perf_counter()
             gathered = allowed.gathered = Gathered.of([shard.part(allowed) for shard in shards])
+            note_copying(gathered.rows.vectors, len(shards), perf_counter() - began)
         enter("search shards")
         began, coding = perf_counter(), gathered.rows.coding
         found = gathered.nearest(queries, k, self._threads)
@@ -123,9 +128,22 @@ class Comparison:
     ) -> ShardWay:
         """Tell how the rows of all shards will be compared."""
         way: Way = "copied rows" if is_copied else "allowed rows"
-        seconds = self._costs.of_comparisons(allowed, len(queries))[way]
         told = ShardWay.of_all(self._routing, way, len(queries), allowed.rows_answered)
-        return replace(told, estimated_seconds=seconds)
+        shards = self._opened.open_all()
+        if is_copied:
+            expected = self._of_copies_expected(allowed, len(queries))
+        else:
+            parts = [shard.expected_in_place(len(queries), allowed) for shard in shards]
+            expected = Expected(*map(sum, zip(*parts, strict=True)))
+        is_first = any(shard.is_untouched for shard in shards)
+        return told.expecting(*expected, is_first=is_first)
+
+    def _of_copies_expected(self, allowed: AllowedRows, queries: int) -> Expected:
+        """Return what `_of_copies` is expected to take."""
+        gathered = allowed.gathered
+        coding = None if gathered is None else gathered.rows.codings(queries)
+        dimension, shards = self._routing.dimension, len(self._routing.shards)
+        return of_copies(allowed.rows_answered, dimension, queries, shards, coding)
 
 
 def fits(allowed: AllowedRows, queries: NDArray[np.float32]) -> bool:

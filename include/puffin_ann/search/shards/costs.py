@@ -11,6 +11,7 @@ from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.ann.exact.kernels_coding import BLOCK
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
+from puffin_ann.search.conditions.expected import ASKED, CALLED_FOR_COPIES, SEARCHED
 from puffin_ann.search.conditions.paces import Work, note
 from puffin_ann.search.explain.explanation import Among, Way, way_of
 from puffin_ann.search.index_version import IndexVersion
@@ -86,20 +87,25 @@ class Costs:
     def of_comparisons(self, allowed: AllowedRows, queries: int) -> dict[Way, float]:
         """Return the seconds to compare the rows of all shards in one go; see `comparing_pays`."""
         together, in_place, _ = self._others(self._near(allowed), allowed, queries)
-        return {"copied rows": queries * together, "allowed rows": queries * in_place}
+        called = CALLED_FOR_COPIES + queries * ASKED
+        return {"copied rows": called + queries * together, "allowed rows": queries * in_place}
 
     def of_ways(
         self, width: float, rows: float, allowed: AllowedRows, queries: int
     ) -> dict[Way, float]:
-        """Return the seconds that each way through all shards takes; see `sifting_pays`."""
+        """Return the seconds that each way through all shards takes; see `sifting_pays`.
+
+        What is done beside the work that the ways are chosen by is added, to be told.
+        """
         others = self._others(self._near(allowed), allowed, queries)
         sifted = self._sifted(width, rows, allowed, queries, min(others))
         searched: dict[Among, float] = {"masked": others[2], "sifted": sifted}
         seconds = self.of_comparisons(allowed, queries)
+        called = SEARCHED * len(self._routing.shards)
         for among, cost in searched.items():
             way = way_of(self._routing.algorithm, "graph", among)
             if way is not None:
-                seconds[way] = queries * cost
+                seconds[way] = queries * cost + (called if among == "sifted" else 0.0)
         return seconds
 
     def note_walk(self, widths: NDArray[np.int64], k: int, seconds: float, threads: int) -> None:

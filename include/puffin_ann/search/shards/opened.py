@@ -100,7 +100,7 @@ class OpenedShards:
     @property
     def coding(self) -> Coding:
         """Tell whether all rows are compared where they lie by a byte a number."""
-        found = {shard.loaded.engine.coding for shard in self.kept.values()}
+        found = {shard.loaded.engine.coding_after(0) for shard in self.kept.values()}
         if Coding.NEVER in found:
             return Coding.NEVER
         return Coding.DONE if self.are_all_open and Coding.LATER not in found else Coding.LATER

@@ -17,6 +17,13 @@ from puffin_ann.engines.reranked import Reranked
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.decisions import size_of
+from puffin_ann.search.conditions.expected import (
+    ASKED,
+    CALLED_FOR_COPIES,
+    SEARCHED,
+    Expected,
+    in_place,
+)
 from puffin_ann.search.conditions.gathered import Part
 from puffin_ann.search.conditions.shard_rows import GATHERED_BYTES, ShardRows
 from puffin_ann.search.explain.explanation import ShardWay, Way, way_of
@@ -39,6 +46,7 @@ class SnapshotShard:
         entry: what the routing blob says of it.
         keys: (ordinals) -> file rank, row group and row offset.
         is_in_order: whether equal distances ordered by ordinal are ordered by locator.
+        is_untouched: whether nothing was asked of it yet: its pages are read when they first are.
 
     Args:
         loaded: the shard.
@@ -65,6 +73,7 @@ class SnapshotShard:
         self.is_in_order = ranks_in_order and loaded.locators.in_order
         self._deleted, self._ranks = loaded.deleted(masked), ranks
         self._algorithm, self._dimension = routing.algorithm, routing.dimension
+        self.is_untouched = True
 
     @property
     def file_ranks(self) -> NDArray[np.int64]:
@@ -87,6 +96,7 @@ class SnapshotShard:
 
     def part(self, allowed: AllowedRows) -> Part:
         """Return the rows that may be answered under a condition, to be gathered."""
+        self.is_untouched = False
         ordinals = self.allowed(allowed).ordinals
         return Part(self.entry.shard_id, self.loaded.engine, ordinals, self.keys)
 
@@ -113,6 +123,7 @@ class SnapshotShard:
             allowed: the only rows that may be answered; None: all that are live.
             way: to answer under a condition; None: the one that is expected to cost least.
         """
+        self.is_untouched = False
 
         def ask(some: NDArray[np.float32], wide: NDArray[np.int64]) -> Answers:
             if self._algorithm == EXACT:
@@ -151,6 +162,7 @@ class SnapshotShard:
         Returns:
             Answers, and (q, 3) float32, see `Sight`.
         """
+        self.is_untouched = False
         excluded = self.allowed(allowed).excluded
 
         def ask(
@@ -191,6 +203,7 @@ class SnapshotShard:
 
         Rows farther than `within`, (q,) float32, may be left out.
         """
+        self.is_untouched = False
         if allowed is not None and not self.allowed(allowed).count:
             return _nothing(len(queries), k)
         excluded = self.excluded(allowed)
@@ -232,7 +245,7 @@ class SnapshotShard:
             return told
         mean = float(asking.mean())
         cost = ways.sifted(self._algorithm, self._dimension, mean, listed, len(widths))
-        return replace(told, estimated_seconds=cost * len(asking))
+        return told.expecting(SEARCHED + cost * len(asking), 0.0, is_first=self.is_untouched)
 
     def _told_choice(
         self, asking: NDArray[np.int64], allowed: AllowedRows, way: ways.Way | None
@@ -241,39 +254,46 @@ class SnapshotShard:
         queries, engine = len(asking), self.loaded.engine
         if not self.allowed(allowed).count:  # there is nothing to choose a way to
             return self.told_rows(queries, allowed)
-        copied, in_place = self._compared(allowed, queries)
-        seconds: dict[Way, float] = {"allowed rows": in_place * queries}
+        copied, as_it_lies = self._compared(allowed, queries)
+        seconds: dict[Way, float] = {"allowed rows": ways.CALLED_TO_COMPARE + as_it_lies * queries}
         if not isinstance(engine, Reranked):
-            seconds["copied rows"] = copied * queries
+            seconds["copied rows"] = CALLED_FOR_COPIES + (ASKED + copied) * queries
         searched = way_of(self._algorithm, self.entry.kind, "masked")
         if searched is not None:  # else a delta: its rows are compared
-            seconds[searched] = self._costs(allowed, asking)[1] * queries
+            seconds[searched] = ways.CALLED + self._costs(allowed, asking)[1] * queries
         chosen: Way = searched or "allowed rows"
         if self._compares(allowed, asking, way):
             chosen = "allowed rows" if self._in_place(allowed, queries) else "copied rows"
-        width = None
+        expected, width = Expected(seconds.pop(chosen), 0.0), None
         if chosen == searched:
             width = max(int(asking.max()), self._passing(allowed))
-        return replace(
-            ShardWay.of(self.entry, chosen, queries, self.allowed(allowed).count),
-            width=width,
-            estimated_seconds=seconds.pop(chosen),
-            instead=seconds,
-        )
+        elif chosen == "copied rows":
+            expected = self.allowed(allowed).expected(self._dimension, queries)
+        else:
+            expected = self.expected_in_place(queries, allowed)
+        told = ShardWay.of(self.entry, chosen, queries, self.allowed(allowed).count)
+        told = told.expecting(*expected, is_first=self.is_untouched)
+        return replace(told, width=width, instead=seconds)
 
     def told_comparison(self, queries: int, allowed: AllowedRows | None) -> ShardWay:
         """Tell how `nearest` will compare the rows that may be answered with queries."""
-        told, engine = self.told_rows(queries, allowed), self.loaded.engine
-        if isinstance(engine, Reranked):  # what is read of the table is not known
+        told = self.told_rows(queries, allowed)
+        if isinstance(self.loaded.engine, Reranked):  # what is read of the table is not known
             return told
-        rows = len(self.loaded.locators)
-        compared, asked = rows, queries
-        if allowed is not None:
-            compared, asked = self.allowed(allowed).rows_beside, allowed.asked
-        seconds = ways.compared_in_place(
-            compared, rows, self._dimension, queries, engine.coding, asked
+        expected = self.expected_in_place(queries, allowed)
+        return told.expecting(*expected, is_first=self.is_untouched)
+
+    def expected_in_place(self, queries: int, allowed: AllowedRows | None) -> Expected:
+        """Return what `nearest` is expected to take."""
+        rows, engine = len(self.loaded.locators), self.loaded.engine
+        return in_place(
+            rows if allowed is None else self.allowed(allowed).rows_beside,
+            rows,
+            self._dimension,
+            queries,
+            (engine.coding_after(0), engine.coding_after(queries)),
+            has_others=allowed is not None,
         )
-        return replace(told, estimated_seconds=seconds * queries)
 
     def told_rows(self, queries: int, allowed: AllowedRows | None) -> ShardWay:
         """Tell that the rows that may be answered are compared with queries."""
@@ -319,7 +339,7 @@ class SnapshotShard:
                 len(self.loaded.locators),
                 self._dimension,
                 queries,
-                self.loaded.engine.coding,
+                self.loaded.engine.coding_after(0),
                 allowed.asked,
             ),
         )
@@ -328,8 +348,8 @@ class SnapshotShard:
         """Tell whether rows are compared where they lie: copies may cost more."""
         if isinstance(self.loaded.engine, Reranked):  # a copy would be read of the table
             return True
-        gathered, in_place = self._compared(allowed, queries)
-        return in_place < gathered
+        gathered, as_it_lies = self._compared(allowed, queries)
+        return as_it_lies < gathered
 
     def _passing(self, allowed: AllowedRows) -> int:
         """Return how wide a search with the other rows masked is at least."""

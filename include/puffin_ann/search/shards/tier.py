@@ -339,6 +339,8 @@ class ShardTier:
         shards = {number: self._opened.open(self._routing.shards[number]) for number in asked}
         enter("search shards")
         recorder = current()
+        if recorder is not None:
+            recorder.begin_turn()
         among = None if sifting is None or allowed is None else allowed
         listed = sifting[0] if sifting and self._routing.algorithm != "vamana" else k
 

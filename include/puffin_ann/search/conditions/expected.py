@@ -1,0 +1,116 @@
+"""What a search is expected to take now, for whoever is told; see `ways` for what it is chosen by.
+
+To choose a way, what is done once is dealt out among all queries that have asked, and what every
+way does beside is left out. Whoever compares with a clock counts both: rows that this search copies
+or codes are copied in its own time, and a call with one query is mostly the way there and back.
+
+The figures were measured on two cores of an EPYC, of 19,000 × 100, 59,000 × 384 and 300,000 × 128
+rows in four shards that caches held: the second least of twelve conditions.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puffin_ann.ann.exact.compared_rows import Coding, coding_of_new
+from puffin_ann.search.conditions import ways
+from puffin_ann.search.conditions.paces import Work, learn, pace
+
+CALLED_FOR_COPIES = 28e-6
+"""Seconds of a call that compares copies, however many rows and queries."""
+
+ASKED = 2.3e-6
+"""Seconds of each query beside, to code it and to keep its nearest rows in order: 1.1 µs of 38
+rows, 3 µs of hundreds."""
+
+SHARD_COPIED = 45e-6
+"""Seconds for each shard, to find its rows that may be answered and their places."""
+
+SEARCHED = 20e-6
+"""Seconds of each call that searches a shard alone."""
+
+LEFT_OUT = 2.3e-9
+"""Seconds for each row of a shard, in a call that compares some of its rows where they lie."""
+
+NUMBERS_THAT_TELL = 1 << 20
+"""To copy fewer takes so little that whatever else the machine does decides it."""
+
+
+class Expected(NamedTuple):
+    """Seconds of one thread.
+
+    Attributes:
+        seconds: of all that is done.
+        once: of those, to copy and code rows, which further searches are spared.
+    """
+
+    seconds: float
+    once: float
+
+
+def of_copies(
+    rows: int, dimension: int, queries: int, shards: int, coding: tuple[Coding, Coding] | None
+) -> Expected:
+    """Return what it takes to compare copies of rows, and before to make them.
+
+    Args:
+        rows: that may be answered.
+        dimension: of their vectors.
+        queries: asked at once.
+        shards: that they are of.
+        coding: of the copies, before and after this search; None if there are none yet.
+    """
+    once = 0.0 if coding else copying(rows, dimension, shards)
+    before, after = coding or (Coding.LATER, coding_of_new(rows, dimension, queries))
+    by_codes = after is Coding.DONE
+    if by_codes and before is not Coding.DONE:
+        once += ways.CODED * rows * dimension
+    each = ASKED + ways.of_a_number(dimension, queries, by_codes=by_codes) * rows * dimension
+    return Expected(once + CALLED_FOR_COPIES + each * queries, once)
+
+
+def in_place(
+    rows: int,
+    all_rows: int,
+    dimension: int,
+    queries: int,
+    coding: tuple[Coding, Coding],
+    *,
+    has_others: bool,
+) -> Expected:
+    """Return what it takes to compare rows of a shard where they lie.
+
+    Args:
+        rows: that are compared.
+        all_rows: of the shard.
+        dimension: of their vectors.
+        queries: asked at once.
+        coding: of all rows of the shard, before and after this search.
+        has_others: whether rows between them are left out.
+    """
+    before, after = coding
+    by_codes = after is Coding.DONE
+    is_coded_now = by_codes and before is not Coding.DONE
+    once = ways.CODED_IN_PLACE * all_rows * dimension if is_coded_now else 0.0
+    beside = ways.CALLED_TO_COMPARE + (LEFT_OUT * all_rows if has_others else 0.0)
+    each = ways.of_a_number(dimension, queries, by_codes=by_codes) * rows * dimension
+    return Expected(once + beside + each * queries, once)
+
+
+def copying(rows: int, dimension: int, shards: int) -> float:
+    """Return the seconds to copy rows of some shards side by side."""
+    return shards * SHARD_COPIED + pace(Work.COPY) * ways.GATHERED * rows * dimension
+
+
+def note_copying(copies: NDArray[np.float32], shards: int, seconds: float) -> None:
+    """Learn from rows that were copied; fresh memory costs more on some machines than others.
+
+    Args:
+        copies: (n, d) float32.
+        shards: that they were copied of.
+        seconds: that it took.
+    """
+    if copies.size >= NUMBERS_THAT_TELL:
+        rows, dimension = copies.shape
+        learn(Work.COPY, "", copying(rows, dimension, shards), seconds)

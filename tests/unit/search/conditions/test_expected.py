@@ -1,0 +1,72 @@
+"""What a search is told to take counts all that it does, in the search that does it."""
+
+import numpy as np
+import pytest
+
+from puffin_ann.ann.exact.compared_rows import Coding
+from puffin_ann.ann.exact.kernels_products import HAS_DOTS
+from puffin_ann.search.conditions import expected, ways
+from puffin_ann.search.conditions.paces import STEP, Work, pace
+
+ROWS, DIMENSION = 20_000, 100
+NUMBERS = ROWS * DIMENSION
+LATER, DONE = Coding.LATER, Coding.DONE
+
+
+def test_rows_are_copied_once_and_all_of_that_is_told_then():
+    first = expected.of_copies(ROWS, DIMENSION, 1, 4, None)
+    again = expected.of_copies(ROWS, DIMENSION, 1, 4, (LATER, LATER))
+    assert first.once == pytest.approx(4 * expected.SHARD_COPIED + ways.GATHERED * NUMBERS)
+    assert again.once == 0.0
+    assert first.seconds - again.seconds == pytest.approx(first.once)
+
+
+def test_copies_are_coded_in_the_search_that_does_it():
+    """A search of one query compares rows as they lie, whatever later ones will do."""
+    one, before, now, after = (
+        expected.of_copies(ROWS, DIMENSION, queries, 4, coding)
+        for queries, coding in (
+            (1, (LATER, LATER)),
+            (20, (LATER, LATER)),
+            (20, (LATER, DONE)),
+            (20, (DONE, DONE)),
+        )
+    )
+    assert one.seconds > ways.COMPARED.of(1) * NUMBERS
+    assert before.once == after.once == 0.0
+    assert now.once == pytest.approx(ways.CODED * NUMBERS)
+    assert now.seconds - after.seconds == pytest.approx(now.once)
+    assert (after.seconds < before.seconds) is HAS_DOTS
+    many = expected.of_copies(ROWS, DIMENSION, 1000, 4, None)
+    assert (many.once > expected.copying(ROWS, DIMENSION, 4)) is HAS_DOTS
+
+
+def test_of_few_rows_most_is_the_call_and_what_is_done_for_each_query():
+    few = expected.of_copies(20, 8, 100, 1, (LATER, LATER))
+    assert few.seconds > expected.CALLED_FOR_COPIES + 100 * expected.ASKED
+    assert few.seconds < 1.1 * (expected.CALLED_FOR_COPIES + 100 * expected.ASKED)
+
+
+def test_rows_in_place_are_coded_once_and_those_between_are_passed():
+    def told(queries, coding, *, has_others=False):
+        return expected.in_place(ROWS, ROWS, DIMENSION, queries, coding, has_others=has_others)
+
+    now, later = told(20, (LATER, DONE)), told(20, (DONE, DONE))
+    assert now.once == pytest.approx(ways.CODED_IN_PLACE * NUMBERS)
+    assert now.seconds - later.seconds == pytest.approx(now.once)
+    assert told(1, (LATER, LATER)).once == 0.0
+    masked = told(20, (DONE, DONE), has_others=True)
+    assert masked.seconds - later.seconds == pytest.approx(expected.LEFT_OUT * ROWS)
+
+
+def test_what_copies_took_is_learned_and_counts_in_the_choice():
+    before = ways.compared(ROWS, DIMENSION, 1, 1.0), expected.copying(ROWS, DIMENSION, 4)
+    copies = np.zeros((ROWS, DIMENSION), np.float32)
+    few = expected.NUMBERS_THAT_TELL // DIMENSION
+    expected.note_copying(copies[:few], 4, 1.0)
+    assert pace(Work.COPY) == 1.0
+    expected.note_copying(copies, 4, 1.0)
+    assert pace(Work.COPY) == STEP
+    more = (STEP - 1) * ways.GATHERED * NUMBERS
+    assert ways.compared(ROWS, DIMENSION, 1, 1.0) - before[0] == pytest.approx(more)
+    assert expected.copying(ROWS, DIMENSION, 4) - before[1] == pytest.approx(more)
