@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +14,14 @@ from pyiceberg.table import Table
 
 from puffin_ann.errors import ColumnNotFoundError, QueryError, RowNotFoundError
 from puffin_ann.lake.catalog.tables import name_of
-from puffin_ann.lake.read.columns import ColumnReader, DataFile
+from puffin_ann.lake.read.column_chunks import ChunkReader, DataFile, RowGroup
+from puffin_ann.lake.read.columns import ColumnReader
 from puffin_ann.lake.read.conditions.values import Beyond, fitted
 from puffin_ann.lake.read.live_files import LiveFile, live_files
-from puffin_ann.lake.read.parquet import read_vectors
+from puffin_ann.lake.read.parquet import find_column
 from puffin_ann.lake.read.pruning import may_match
 from puffin_ann.lake.read.row_deletes import deleted_positions
+from puffin_ann.lake.read.vectors import vectors_of
 from puffin_ann.search.index import Index
 
 
@@ -31,11 +33,13 @@ class KeyedRow:
         label: the key's value, as it was given.
         vector: (d,) float32.
         locator: file, row group and row offset, as a search answers them.
+        bytes_read: of data files, to find it; what was in memory does not count.
     """
 
     label: str
     vector: NDArray[np.float32]
     locator: dict[str, Any]
+    bytes_read: int
 
 
 def vector_of_row(index: Index, key: str, value: str) -> KeyedRow:
@@ -47,23 +51,21 @@ def vector_of_row(index: Index, key: str, value: str) -> KeyedRow:
         RowNotFoundError: no row has it, more than one has it, or it has no usable vector.
     """
     table, where = index.table, f"{name_of(index.table)}: {key} = {value!r}"
-    found: list[dict[str, Any]] = []
-    for locator in _find(table, index.view.snapshot_id, key, value):
-        found.append(locator)
+    found: list[_Place] = []
+    reader = _reader_of(table, key)
+    for place in _find(table, index.view.snapshot_id, key, value, reader):
+        found.append(place)
         if len(found) > 1:
             raise RowNotFoundError(f"{where}: more than one row has this key; use --vector")
     if not found:
         raise RowNotFoundError(f"{where}: no live row has this key")
-    place = found[0]
-    # By field id: the snapshot may call the column otherwise than the table does now.
-    read = read_vectors(
-        table.io, place["file"], place["row_group"], index.column, index.dimension, view=True
-    )
-    if not read.valid[place["row_offset"]]:
+    place, chunks = found[0], ChunkReader(table)
+    vector = _vector(chunks, place, index)
+    if vector is None:
         raise RowNotFoundError(
             f"{where}: the row has no usable vector of {index.dimension} numbers"
         )
-    return KeyedRow(value, np.array(read.matrix[place["row_offset"]], np.float32), place)
+    return KeyedRow(value, vector, place.locator, reader.bytes_read + chunks.bytes_read)
 
 
 def without_themselves(
@@ -87,13 +89,48 @@ def without_themselves(
     return chosen.set_column(chosen.column_names.index("rank"), "rank", rank), taken
 
 
-def _find(table: Table, snapshot_id: int, key: str, value: str) -> Iterator[dict[str, Any]]:
-    """Yield the locators of the live rows with a key, from files that may hold it."""
+class _Place(NamedTuple):
+    """Where a row is."""
+
+    file: DataFile
+    row_group: int
+    row_offset: int
+
+    @property
+    def locator(self) -> dict[str, Any]:
+        """As a search answers it."""
+        return {**self._asdict(), "file": self.file.path}
+
+
+def _vector(chunks: ChunkReader, place: _Place, index: Index) -> NDArray[np.float32] | None:
+    """Return the vector of a row, (d,) float32; None if it has none that is usable."""
+    (footer,) = chunks.footers([place.file])
+    # By field id: the snapshot may call the column otherwise than the table does now.
+    column = find_column(footer.schema, index.column, place.file.path)
+    if column is None:
+        return None
+    name = str(footer.schema.field(column).name)
+    ((_, columns),) = chunks.columns([(RowGroup(place.file, place.row_group), (name,))])
+    read = vectors_of(columns[name], index.dimension, view=True)
+    if not read.valid[place.row_offset]:
+        return None
+    return np.array(read.matrix[place.row_offset], np.float32)
+
+
+def _reader_of(table: Table, key: str) -> ColumnReader:
+    """Return what reads a key's column."""
     names = [field.name for field in table.schema().fields]
     if key not in names:
         raise ColumnNotFoundError(
             f"{name_of(table)} has no top-level column {key!r}; it has: {', '.join(names)}"
         )
+    return ColumnReader(table, [key])
+
+
+def _find(
+    table: Table, snapshot_id: int, key: str, value: str, reader: ColumnReader
+) -> Iterator[_Place]:
+    """Yield the places of the live rows with a key, from files that may hold it."""
     try:
         wanted = fitted(StringLiteral(value), table.schema().find_type(key))
         if isinstance(wanted, Beyond):
@@ -104,18 +141,20 @@ def _find(table: Table, snapshot_id: int, key: str, value: str) -> Iterator[dict
     files = live_files(table, snapshot_id, may_hold)
     deleted = deleted_positions(table, files)
     for file in files:
-        for row_group, offset, position in _matches(table, file, key, wanted.value):
+        for place, position in _matches(reader, file, key, wanted.value):
             if position not in deleted.get(file.path, ()):
-                yield {"file": file.path, "row_group": row_group, "row_offset": offset}
+                yield place
 
 
-def _matches(table: Table, file: LiveFile, key: str, wanted: Any) -> Iterator[tuple[int, int, int]]:
-    """Yield row group, offset and position of the rows of a file with a key."""
+def _matches(
+    reader: ColumnReader, file: LiveFile, key: str, wanted: Any
+) -> Iterator[tuple[_Place, int]]:
+    """Yield place and position of the rows of a file with a key."""
     data_file = DataFile(file.path, file.size)
     first = 0
-    for group, rows in ColumnReader(table, [key]).all_rows([data_file]):
+    for group, rows in reader.all_rows([data_file]):
         values = rows.column(key)
         equal = pc.fill_null(pc.equal(values, pa.scalar(wanted, values.type)), False)
         for offset in np.flatnonzero(np.asarray(equal)).tolist():
-            yield group.number, offset, first + offset
+            yield _Place(data_file, group.number, offset), first + offset
         first += len(values)

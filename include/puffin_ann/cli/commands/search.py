@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from puffin_ann.search.explain.explanation import Explanation
     from puffin_ann.search.explain.stages import Stage
-    from puffin_ann.search.index import Index
+    from puffin_ann.search.row_by_key import KeyedRow
 
 
 def search(
@@ -142,6 +142,7 @@ def search(
 
     stages = Stages("load the program")
     from puffin_ann.search.open_index import open_index
+    from puffin_ann.search.row_by_key import vector_of_row
 
     stages.enter("open the index")
     if (vector is None) == (not key):
@@ -165,25 +166,20 @@ def search(
     near = partial(
         opened.within, distance=within or 0.0, columns=wanted, where=where, explain=explain
     )
+    looked_up = 0
     if vector is not None:
         queries = vectors_of_file(vector)
         labels = [str(number) for number in range(len(queries))]
         answers = nearest(queries, k, allow_fewer=allow_fewer) if within is None else near(queries)
-    elif within is None:
-        labels, answers = _search_keys(
-            opened, key or [], k, nearest, where, allow_fewer=allow_fewer
-        )
     else:
-        labels, answers = _keys_within(opened, key or [], near)
-    told = _explanation(answers, stages.stages()) if explain else None
-    report = _report(answers)
-    if stale_policy == "warn" and report["rows_scanned"]:
-        warn(
-            f"{report['rows_scanned']} rows outside the index were compared one by one; "
-            f"'puffin-ann refresh {index}' takes them in"
-        )
-    for damage in report["damaged"]:
-        warn(f"{damage}; 'puffin-ann doctor {table}' shows more, its --fix repairs")
+        rows = [vector_of_row(opened, *_key(text)) for text in key or []]
+        labels, looked_up = [row.label for row in rows], sum(row.bytes_read for row in rows)
+        if within is None:
+            answers = _search_keys(rows, k, nearest, where, allow_fewer=allow_fewer)
+        else:
+            answers = _keys_within(rows, near)
+    told = _explanation(answers, stages.stages(), looked_up) if explain else None
+    _warn(_report(answers), table, index, stale_policy)
     if as_json:
         print_json(_as_json(answers, labels, told))
     elif len(answers):
@@ -216,20 +212,18 @@ def _names(columns: list[str]) -> list[str]:
 
 
 def _search_keys(
-    opened: "Index",
-    keys: list[str],
+    rows: list["KeyedRow"],
     k: int,
     nearest: Callable[..., "pa.Table"],
     where: str | None,
     *,
     allow_fewer: bool,
-) -> tuple[list[str], "pa.Table"]:
+) -> "pa.Table":
     """Search for rows of the table, each row itself left out of its answers."""
     import numpy as np
 
-    from puffin_ann.search.row_by_key import vector_of_row, without_themselves
+    from puffin_ann.search.row_by_key import without_themselves
 
-    rows = [vector_of_row(opened, *_key(text)) for text in keys]
     vectors = np.stack([row.vector for row in rows])
     answers = nearest(vectors, k if k < 1 else k + 1, allow_fewer=True)
     others, taken = without_themselves(rows, answers, k)
@@ -239,20 +233,17 @@ def _search_keys(
             + (f" that satisfy {where!r}" if where else "")
             + "; --allow-fewer shows those there are"
         )
-    return [row.label for row in rows], others
+    return others
 
 
-def _keys_within(
-    opened: "Index", keys: list[str], near: Callable[..., "pa.Table"]
-) -> tuple[list[str], "pa.Table"]:
+def _keys_within(rows: list["KeyedRow"], near: Callable[..., "pa.Table"]) -> "pa.Table":
     """Find every row nearer than a distance to rows of the table, each row itself left out."""
     import numpy as np
 
-    from puffin_ann.search.row_by_key import vector_of_row, without_themselves
+    from puffin_ann.search.row_by_key import without_themselves
 
-    rows = [vector_of_row(opened, *_key(text)) for text in keys]
     others, _ = without_themselves(rows, near(np.stack([row.vector for row in rows])))
-    return [row.label for row in rows], others
+    return others
 
 
 def _key(text: str) -> tuple[str, str]:
@@ -276,6 +267,17 @@ def _report(answers: "pa.Table") -> dict[str, Any]:
     """Return the answers' `SearchReport`."""
     report: dict[str, Any] = json.loads((answers.schema.metadata or {})[b"puffin_ann"])
     return report
+
+
+def _warn(report: dict[str, Any], table: str, index: str, stale_policy: StalePolicy) -> None:
+    """Warn of what a `SearchReport` tells."""
+    if stale_policy == "warn" and report["rows_scanned"]:
+        warn(
+            f"{report['rows_scanned']} rows outside the index were compared one by one; "
+            f"'puffin-ann refresh {index}' takes them in"
+        )
+    for damage in report["damaged"]:
+        warn(f"{damage}; 'puffin-ann doctor {table}' shows more, its --fix repairs")
 
 
 def _why_nothing(answers: "pa.Table") -> str:
@@ -308,15 +310,27 @@ def _show(answers: "pa.Table", labels: list[str], columns: list[str]) -> None:
     console.print(grid)
 
 
-def _explanation(answers: "pa.Table", stages: Sequence["Stage"]) -> "Explanation":
-    """Return how answers were found, with all that the command did until then as stages, too."""
+def _explanation(answers: "pa.Table", stages: Sequence["Stage"], looked_up: int) -> "Explanation":
+    """Return how answers were found, with all that the command did until then.
+
+    Args:
+        answers: that were found.
+        stages: of the command.
+        looked_up: bytes that were read to find the rows that keys name.
+    """
     from puffin_ann.search.explain.explanation import explanation_of
 
     told = explanation_of(answers)
     *before, last = stages  # the search itself was made in the last
     before.append(replace(last, seconds=last.seconds - told.seconds))
     seconds = sum(stage.seconds for stage in stages)
-    return replace(told, opening_seconds=None, stages=(*before, *told.stages), seconds=seconds)
+    return replace(
+        told,
+        opening_seconds=None,
+        bytes_read={"rows that keys name, of the table": looked_up, **told.bytes_read},
+        stages=(*before, *told.stages),
+        seconds=seconds,
+    )
 
 
 def _show_explanation(told: "Explanation") -> None:

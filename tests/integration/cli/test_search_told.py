@@ -1,0 +1,41 @@
+"""What `search` tells beside its answers: bytes of keys that were looked up, and warnings."""
+
+import json
+
+import numpy as np
+import pytest
+
+from puffin_ann.lake.read import column_chunks
+from tests.support import builds
+
+QUERY = np.arange(1, 1 + builds.DIMENSION, dtype=np.float32)
+
+
+@pytest.fixture
+def indexed(words):
+    builds.build(builds.declaration(key="word"), "run")
+    return words.refresh()
+
+
+def search(cli, *options: str) -> tuple[int, str, str]:
+    return cli("search", "test.demo.words", builds.INDEX, *options)
+
+
+def test_bytes_that_were_read_to_look_a_key_up_are_told(cli, indexed, monkeypatch):
+    sizes, honest = [], column_chunks.read_ranges
+
+    def noting(io, wanted, **options):
+        sizes.append(sum(part.stop - part.start for part in wanted))
+        return honest(io, wanted, **options)
+
+    monkeypatch.setattr(column_chunks, "read_ranges", noting)
+    column_chunks.KEPT.clear()
+    for how in (("--k", "2"), ("--within", "3")):
+        sizes.clear()
+        code, out, _ = search(cli, "--key", "word=w5", *how, "--explain", "--json")
+        told = json.loads(out)["explanation"]["bytes_read"]
+        assert (code, told["rows that keys name, of the table"]) == (0, sum(sizes))
+        assert (sum(sizes) > 0) is (how[0] == "--k")  # what was read is kept in memory
+    column_chunks.KEPT.clear()
+    _, out, _ = search(cli, "--key", "word=w5", "--k", "2", "--explain")
+    assert "── rows that keys name, of the table: " in out
