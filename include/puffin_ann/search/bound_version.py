@@ -151,6 +151,7 @@ class BoundVersion:
 
     def _report(
         self,
+        zeros: int,
         probed: int,
         scanned: int,
         by_ranges: int = 0,
@@ -169,6 +170,7 @@ class BoundVersion:
             bytes_by_ranges=by_ranges,
             bytes_of_table=table_bytes,
             where=None if allowed is None else allowed.condition.text,
+            queries_of_zeros=zeros,
             rows_allowed=None if allowed is None else allowed.rows,
             damaged=(*self.damage, *lost_cells, *self._kept.damage),
         )

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 
 import pyarrow as pa
 from numpy.typing import ArrayLike
 from pyiceberg.expressions import BooleanExpression
 
-from puffin_ann.errors import QueryError
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.search.bound_version import BoundVersion
 from puffin_ann.search.cache.local_cache import CacheStatistics
@@ -19,7 +19,13 @@ from puffin_ann.search.explained import explained
 from puffin_ann.search.failover import Serving
 from puffin_ann.search.included.lookups import LOOKUPS
 from puffin_ann.search.merge import farthest_of, merge
-from puffin_ann.search.questions.checks import Freshness, checked_distance, require_products
+from puffin_ann.search.questions.checks import (
+    Freshness,
+    checked_distance,
+    checked_probe,
+    checked_width,
+    require_products,
+)
 from puffin_ann.search.questions.question import Question
 from puffin_ann.search.range_search import pairs_within, scan_parts
 from puffin_ann.settings import StalePolicy
@@ -69,9 +75,11 @@ class Index(BoundVersion):
             freshness: `exact` also compares live rows that the index does not cover yet;
                 `indexed` leaves them out.
             width: search width in the shard of a query's nearest cell, and the more
-                below it in another, the farther that is; default: what the build measured.
-            probe_partitions: nearest cells whose shards are probed; default: as above. Of an
-                index of centroids: nearest data files compared; default: all that can matter.
+                below it in another, the farther that is, up to 1,048,576; default: what the build
+                measured.
+            probe_partitions: nearest cells whose shards are probed, all if there are fewer;
+                default: as above. Of an index of centroids: nearest data files compared; default:
+                all that can matter.
             allow_fewer: answer with fewer than k rows where fewer are live, instead of an error.
             where: a condition that every row answered satisfies: text, such as `price < 20 and
                 category in ('tea', 'coffee')`, or an expression of PyIceberg's.
@@ -93,15 +101,14 @@ class Index(BoundVersion):
         """
         recorder = Recorder() if explain else None
         question = self._question(queries, columns, freshness, stale_policy, allow_fewer)
-        for name, value in (("width", width), ("probe_partitions", probe_partitions)):
-            if value is not None and value < 1:
-                raise QueryError(f"{name} is {value}; it must be at least 1")
+        width, probe_partitions = checked_width(width), checked_probe(probe_partitions)
 
         def answer(index: Index) -> pa.Table:
             allowed = index._allowed(where)
             question.heed(index.view, allowed, index.name, name_of(index.table))
             enter("search the index")
-            wanted = question.checked_k(k, index.view, allowed)
+            count = partial(index._count_scanned, allowed)
+            wanted = question.checked_k(k, index.view, allowed, count)
             found = index._nearest(question, wanted, exhaustive, width, probe_partitions, allowed)
             enter("make the answer")
             question.check_found(k, wanted, len(found), index.view, allowed)
@@ -124,6 +131,7 @@ class Index(BoundVersion):
         return Question.checked(
             queries,
             self.dimension,
+            self.metric,
             self.name,
             columns=columns,
             freshness=freshness,
@@ -138,6 +146,11 @@ class Index(BoundVersion):
         enter("find the rows of the condition")
         found = self._conditions.rows(self.table, self.version, self.view, where, self._kept)
         return None if found.condition.is_always_true else found
+
+    def _count_scanned(self, allowed: AllowedRows | None) -> int:
+        """Return how many rows outside the index hold vectors, by reading them."""
+        only = None if allowed is None else allowed.scanned
+        return sum(len(batch.vectors) for batch in self._scan.batches(self.dimension, only))
 
     def _nearest(
         self,
@@ -170,7 +183,7 @@ class Index(BoundVersion):
             sources.append(self._scan.search(batch, k, near, only))
         enter("merge answers")
         table_bytes = self._table_read - table_before
-        report = self._report(probed, scanned, by_ranges, table_bytes, allowed)
+        report = self._report(question.zeros, probed, scanned, by_ranges, table_bytes, allowed)
         return self._answers.of_nearest(merge(sources, k), sources, question.columns, report)
 
     def within(
@@ -264,7 +277,9 @@ class Index(BoundVersion):
         pairs = pairs_within(batch, limit, self.metric, parts)
         enter("make the answer")
         table_bytes = self._table_read - before
-        report = self._report(pairs.units, scanned, table_bytes=table_bytes, allowed=allowed)
+        report = self._report(
+            question.zeros, pairs.units, scanned, table_bytes=table_bytes, allowed=allowed
+        )
         return self._answers.of_pairs(pairs, question.columns, report)
 
     def warm(self, *, lookups: bool = True) -> None:

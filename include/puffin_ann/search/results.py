@@ -62,6 +62,8 @@ class SearchReport:
             table was not read for them.
         bytes_of_table: bytes of vectors that were read of the table for rows of the index, as they
             are stored there: those that were kept from before do not count.
+        queries_of_zeros: queries that are all zeros, by `cosine`: it compares directions, and they
+            have none, so that every row is equally far from them.
         where: the condition that every row answered satisfies; None if there was none.
         rows_allowed: live rows of the snapshot that satisfy it, of those that may be answered.
         damaged: what could not be read of the index, so that this version answers instead of a
@@ -78,6 +80,7 @@ class SearchReport:
     bytes_of_columns: int = 0
     rows_with_columns: int = 0
     bytes_of_table: int = 0
+    queries_of_zeros: int = 0
     where: str | None = None
     rows_allowed: int | None = None
     damaged: tuple[str, ...] = ()

@@ -39,3 +39,14 @@ def test_bytes_that_were_read_to_look_a_key_up_are_told(cli, indexed, monkeypatc
     column_chunks.KEPT.clear()
     _, out, _ = search(cli, "--key", "word=w5", "--k", "2", "--explain")
     assert "── rows that keys name, of the table: " in out
+
+
+def test_a_query_of_zeros_is_told_by_cosine(cli, words, tmp_path):
+    builds.build(builds.declaration(metric="cosine"), "run")
+    np.save(tmp_path / "q.npy", np.stack([QUERY, 0 * QUERY]))
+    code, out, err = search(cli, "--vector", str(tmp_path / "q.npy"), "--k", "2", "--json")
+    assert (code, json.loads(out)["queries_of_zeros"]) == (0, 1)
+    assert err.count("warning: ") == 1
+    assert "warning: 1 query is all zeros, without a direction: by cosine no row is nearer" in err
+    np.save(tmp_path / "q.npy", QUERY)
+    assert search(cli, "--vector", str(tmp_path / "q.npy"), "--k", "2", "--json")[2] == ""

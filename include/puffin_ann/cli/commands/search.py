@@ -83,7 +83,7 @@ def search(
         int | None,
         typer.Option(
             metavar="CANDIDATES",
-            help="Candidates kept in the shard of a query's nearest partition, 1 or more: more "
+            help="Candidates kept in the shard of a query's nearest partition, 1 to 1048576: more "
             "find more of the true neighbours, and take longer.  [default: what the build "
             "measured]",
         ),
@@ -92,7 +92,8 @@ def search(
         int | None,
         typer.Option(
             metavar="PARTITIONS",
-            help="Nearest partitions whose shards are searched, 1 or more; of an index of "
+            help="Nearest partitions whose shards are searched, 1 or more, all if there are fewer; "
+            "of an index of "
             "centroids, nearest data files compared.  [default: what the build measured; all that "
             "can matter]",
         ),
@@ -271,11 +272,15 @@ def _report(answers: "pa.Table") -> dict[str, Any]:
 
 def _warn(report: dict[str, Any], table: str, index: str, stale_policy: StalePolicy) -> None:
     """Warn of what a `SearchReport` tells."""
+    from puffin_ann.search.questions.checks import told_zeros
+
     if stale_policy == "warn" and report["rows_scanned"]:
         warn(
             f"{report['rows_scanned']} rows outside the index were compared one by one; "
             f"'puffin-ann refresh {index}' takes them in"
         )
+    if report["queries_of_zeros"]:
+        warn(told_zeros(report["queries_of_zeros"]))
     for damage in report["damaged"]:
         warn(f"{damage}; 'puffin-ann doctor {table}' shows more, its --fix repairs")
 

@@ -14,6 +14,7 @@ from puffin_ann.declaration import CENTROID, EXACT
 from puffin_ann.errors import RecallTooLowError, TooFewRowsError
 from puffin_ann.lifecycle.evaluate.measure import Measure, recalls_of
 from puffin_ann.search.index import Index
+from puffin_ann.search.questions.checks import MOST_WIDTH
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,7 +79,7 @@ def try_searches(
         tried.append(Tried(width, probe, Measure.of(recalls)))
         if tried[-1].measure.recall >= target:
             break
-        width, probe = 2 * width, min(2 * probe, most)
+        width, probe = min(2 * width, MOST_WIDTH), min(2 * probe, most)
     return tried
 
 

@@ -15,6 +15,12 @@ log = logging.getLogger("puffin_ann")
 
 Freshness = Literal["exact", "indexed"]
 
+MOST_WIDTH = 1 << 20
+"""Widest search: who keeps a million candidates of a shard is served better by comparing all."""
+
+MOST_PROBED = 1 << 31
+"""More cells, or data files, than any index has: to probe more is to probe all."""
+
 _FRESHNESS, _POLICIES = get_args(Freshness), get_args(StalePolicy)
 
 
@@ -112,6 +118,65 @@ def heed_scan(
         f"{uncovered}, and stale_policy='fail' lets none be scanned; {refresh}, "
         "stale_policy='scan' compares them, in Python freshness='indexed' leaves them out"
     )
+
+
+def checked_width(width: int | None) -> int | None:
+    """Return a search width that was given, or None.
+
+    Raises:
+        QueryError: it is no whole number, or none of candidates that a search may keep.
+    """
+    if width is None:
+        return None
+    _check_effort("width", width)
+    if width > MOST_WIDTH:
+        raise QueryError(
+            f"width is {width}; it must be at most {MOST_WIDTH}; exhaustive=True, --exhaustive on "
+            "the command line, compares every row"
+        )
+    return int(width)
+
+
+def checked_probe(probe_partitions: int | None) -> int | None:
+    """Return how many cells, or data files, to probe, or None.
+
+    Raises:
+        QueryError: it is no whole number of at least 1.
+    """
+    if probe_partitions is None:
+        return None
+    _check_effort("probe_partitions", probe_partitions)
+    return min(int(probe_partitions), MOST_PROBED)
+
+
+def _check_effort(name: str, value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise QueryError(f"{name} is {value!r}; it must be a whole number of at least 1")
+    if value < 1:
+        raise QueryError(f"{name} is {value}; it must be at least 1")
+
+
+def count_zeros(queries: NDArray[np.float32], metric: str, index: str) -> int:
+    """Return how many queries have no direction, which `cosine` compares, and warn of any.
+
+    Args:
+        queries: (q, d) float32.
+        metric: they are compared by.
+        index: its name.
+    """
+    if metric != "cosine":
+        return 0
+    zeros = ~queries.any(axis=1)
+    count = int(np.count_nonzero(zeros))
+    if count:
+        log.warning("index %r: %s", index, told_zeros(count))
+    return count
+
+
+def told_zeros(count: int) -> str:
+    """Return in words what becomes of queries of zeros."""
+    queries = "1 query is" if count == 1 else f"{count} queries are"
+    return f"{queries} all zeros, without a direction: by cosine no row is nearer than another"
 
 
 def checked_distance(distance: float) -> float:

@@ -1,6 +1,6 @@
 """What is asked of an index, whichever of its versions answers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ from puffin_ann.search.questions.checks import (
     checked_freshness,
     checked_queries,
     checked_stale_policy,
+    count_zeros,
     heed_scan,
 )
 from puffin_ann.search.results import check_columns
@@ -30,6 +31,7 @@ class Question:
         freshness: whether live rows that the index does not cover are compared.
         policy: what becomes of a search that would compare such rows.
         allow_fewer: whether fewer rows may be answered than asked for.
+        zeros: queries from which every row is equally far, since they have no direction.
     """
 
     batch: NDArray[np.float32]
@@ -37,12 +39,14 @@ class Question:
     freshness: Freshness
     policy: StalePolicy
     allow_fewer: bool = False
+    zeros: int = 0
 
     @classmethod
     def checked(
         cls,
         queries: ArrayLike,
         dimension: int,
+        metric: str,
         index: str,
         *,
         columns: Sequence[str],
@@ -55,6 +59,7 @@ class Question:
         Args:
             queries: (q, dimension) or (dimension,), finite numbers.
             dimension: numbers in a vector of the index.
+            metric: of the index.
             index: its name.
             columns: see above, as are those below.
             freshness: see above.
@@ -70,7 +75,8 @@ class Question:
         check_columns(columns)
         checked_freshness(freshness)
         checked_stale_policy(policy)
-        return cls(batch, columns, freshness, policy, allow_fewer)
+        zeros = count_zeros(batch, metric, index)
+        return cls(batch, columns, freshness, policy, allow_fewer, zeros)
 
     def rows_to_scan(self, view: SnapshotView, allowed: AllowedRows | None) -> int:
         """Return how many rows outside the index are compared.
@@ -100,22 +106,34 @@ class Question:
             files = len(view.scanned if allowed is None else allowed.scanned)
             heed_scan(self.policy, index, table, view.snapshot_id, rows, files)
 
-    def checked_k(self, k: int, view: SnapshotView, allowed: AllowedRows | None) -> int:
+    def checked_k(
+        self,
+        k: int,
+        view: SnapshotView,
+        allowed: AllowedRows | None,
+        count_scanned: Callable[[], int],
+    ) -> int:
         """Return how many neighbours to look for: k, or as many as there are.
 
         Args:
             k: asked for.
             view: as for `rows_to_scan`.
             allowed: as for `rows_to_scan`.
+            count_scanned: returns how many of the rows to scan hold vectors, which takes to read
+                them: only for who asked for more rows than there are, to tell the right number.
 
         Raises:
             QueryError: it is no number of rows, or fewer can be answered and must not be.
         """
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
             raise QueryError(f"k is {k!r}; it must be a whole number of at least 1")
-        live = view.rows_answered if allowed is None else allowed.rows_answered
-        live += self.rows_to_scan(view, allowed)
+        covered = view.rows_answered if allowed is None else allowed.rows_answered
+        scanned = self.rows_to_scan(view, allowed)
+        live = covered + scanned
         if k > live and not self.allow_fewer:
+            found = covered + (count_scanned() if scanned else 0)
+            if found < live:
+                raise _too_few_vectors(k, found, allowed, view)
             what = "are live" if allowed is None else f"satisfy {_told(allowed)}"
             raise _too_few(k, live, what, view)
         return max(1, min(int(k), live))
@@ -136,12 +154,18 @@ class Question:
             QueryError: there are fewer, and must not be.
         """
         if found < len(self.batch) * wanted and not self.allow_fewer:
-            also = "" if allowed is None else f"satisfy {_told(allowed)} and "
-            raise _too_few(k, found // len(self.batch), f"{also}hold vectors", view)
+            raise _too_few_vectors(k, found // len(self.batch), allowed, view)
 
 
 def _told(allowed: AllowedRows) -> str:
     return f"the condition {allowed.condition.text!r}"
+
+
+def _too_few_vectors(
+    k: int, rows: int, allowed: AllowedRows | None, view: SnapshotView
+) -> QueryError:
+    also = "" if allowed is None else f"satisfy {_told(allowed)} and "
+    return _too_few(k, rows, f"{also}hold vectors", view)
 
 
 def _too_few(k: int, rows: int, what: str, view: SnapshotView) -> QueryError:

@@ -12,6 +12,7 @@ from puffin_ann.errors import (
     QueryError,
     SnapshotNotFoundError,
 )
+from puffin_ann.search.questions.checks import MOST_WIDTH
 from puffin_ann.settings import settings
 from tests.support import builds
 
@@ -103,7 +104,7 @@ def test_bad_searches_are_named(words):
             index.search(queries, k)
     with pytest.raises(QueryError, match="width is 0"):
         index.search(QUERIES, 5, width=0)
-    widest = index.search(QUERIES, 5, width=10**30, probe_partitions=10**30)
+    widest = index.search(QUERIES, 5, width=MOST_WIDTH, probe_partitions=10**30)
     assert widest.equals(index.search(QUERIES, 5, exhaustive=True))
     with pytest.raises(ColumnNotFoundError, match="'price'"):
         index.search(QUERIES, 5, columns=["price"])

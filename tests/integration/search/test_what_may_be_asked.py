@@ -1,0 +1,88 @@
+"""What a search refuses, and what it warns of, before or with its answer."""
+
+import json
+import logging
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from puffin_ann import open_index
+from puffin_ann.errors import QueryError
+from puffin_ann.search.questions.checks import MOST_WIDTH
+from tests.support import builds
+
+QUERY = np.arange(1, 1 + builds.DIMENSION, dtype=np.float32)
+
+
+@pytest.mark.parametrize("where", [None, "id >= 50"])
+def test_more_rows_than_hold_vectors_are_refused_once_with_their_number(words, where):
+    """The rows that are live were told first, and asked for them the rows that hold vectors."""
+    builds.build(builds.declaration(algorithm="vamana"), "run")
+    rows = builds.rows(range(60, 75))
+    field = rows.schema.field("embedding")
+    vectors = rows["embedding"].to_pylist()
+    vectors[3] = vectors[5] = None
+    column = rows.column_names.index("embedding")
+    words.refresh().append(rows.set_column(column, field, pa.array(vectors, field.type)))
+    index = open_index(words.refresh(), builds.INDEX)
+    there = 73 if where is None else 23
+    for k in (there + 1, there + 2, 1000):
+        with pytest.raises(QueryError, match=f"only {there} rows .*hold vectors.*most {there},"):
+            index.search(QUERY, k, where=where)
+    assert len(index.search(QUERY, there, where=where)) == there
+    covered = 60 if where is None else 10
+    with pytest.raises(QueryError, match=f"only {covered} rows (are live|satisfy)"):
+        index.search(QUERY, covered + 1, where=where, freshness="indexed")
+
+
+@pytest.mark.parametrize("algorithm", ["vamana", "exact", "centroid"])
+@pytest.mark.parametrize("width", [10**12, MOST_WIDTH + 1, np.int64(2**40), 10**30])
+def test_a_width_that_no_search_may_have_is_refused(words, algorithm, width):
+    builds.build(builds.declaration(algorithm=algorithm), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    with pytest.raises(QueryError, match=f"width is {width}; it must be at most {MOST_WIDTH}; exh"):
+        index.search(QUERY, 3, width=width)
+    assert len(index.search(QUERY, 3, width=MOST_WIDTH)) == 3
+
+
+def test_effort_is_a_whole_number_and_all_cells_are_the_most(words):
+    builds.build(builds.declaration(algorithm="vamana"), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    for name in ("width", "probe_partitions"):
+        for value in (1.5, True, "3"):
+            with pytest.raises(QueryError, match=f"{name} is {value!r}; it must be a whole number"):
+                index.search(QUERY, 3, **{name: value})
+    for many in (1, 2):
+        queries = np.tile(QUERY, (many, 1))
+        all_cells = index.search(queries, 3, probe_partitions=10**30)
+        assert all_cells.equals(index.search(queries, 3, probe_partitions=4))
+
+
+def test_queries_of_zeros_are_warned_of_once_by_cosine_and_answered(words, caplog):
+    builds.build(builds.declaration(algorithm="vamana", metric="cosine"), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    zeros = np.zeros(builds.DIMENSION, np.float32)
+    asked = (lambda some: index.search(some, 3), lambda some: index.within(some, 1.5))
+    for search in asked:
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "puffin_ann"):
+            found = search(np.stack([QUERY, zeros, zeros]))
+        (warning,) = caplog.records
+        assert "'words_index': 2 queries are all zeros, without a direction" in warning.message
+        report = json.loads(found.schema.metadata[b"puffin_ann"])
+        assert report["queries_of_zeros"] == 2
+        distances = found["distance"].to_numpy()[found["query"].to_numpy() == 1]
+        assert len(distances) >= 3
+        assert len({*distances.tolist()}) == 1
+        caplog.clear()
+        search(QUERY)
+        assert not caplog.records
+
+
+def test_queries_of_zeros_are_like_others_by_other_metrics(words, caplog):
+    builds.build(builds.declaration(algorithm="vamana", metric="l2"), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    found = index.search(np.zeros(builds.DIMENSION, np.float32), 3)
+    assert json.loads(found.schema.metadata[b"puffin_ann"])["queries_of_zeros"] == 0
+    assert not caplog.records
