@@ -14,6 +14,8 @@ from puffin_ann import open_index
 from puffin_ann.errors import QueryError
 from puffin_ann.lifecycle.build import gate
 from puffin_ann.lifecycle.maintain.gather import gather
+from puffin_ann.search.explain.explanation import explanation_of
+from puffin_ann.search.explain.tree import as_text
 from puffin_ann.search.shards import opened as opened_shards
 from puffin_ann.search.shards.cold import decide, scan
 from puffin_ann.search.shards.cold import tier as cold_tier
@@ -148,6 +150,19 @@ def test_few_cells_are_few_bytes(words, few_cells):
     assert asked >= FEW
     assert not index._shards._opened.kept, "no shard was brought"
     assert len(found) == 3
+
+
+def test_of_ranges_nothing_is_expected_and_the_tree_says_so(words, few_cells):
+    builds.build(declared(), "run")
+    forget_cache()
+    index = open_index(words.refresh(), builds.INDEX, cache="none")
+    told = explanation_of(index.search(QUERIES[:1], 3, explain=True))
+    assert {way.way for way in told.shards} == {"ranges"}
+    assert {(way.seconds, way.estimated_seconds) for way in told.shards} == {(None, None)}
+    lines = [line for line in as_text(told).splitlines() if "ranges read, not on local" in line]
+    assert len(lines) == len(told.shards)
+    assert all(line.endswith(", nothing expected: the store decides") for line in lines)
+    assert "expected: the time of one thread" not in as_text(told)
 
 
 def test_more_is_read_where_few_cells_have_not_k_rows(words, few_cells):
