@@ -63,6 +63,7 @@ FAMILIES: Mapping[str, Measure] = {
     "cold": _family("cold", "gloss-384d"),
     "columns": _family("columns", "gloss-384d"),
     "lean": _family("lean"),
+    "size": _family("size", "glove-100d"),
     "conditions": _family("conditions", "glove-100d"),
     "conditions-gloss-384d": _family("conditions", "gloss-384d-117k"),
     "conditions-million": _family("conditions", "million"),

@@ -21,6 +21,8 @@ vectors are, 20,000 to 4,000,000 rows: off by 3 %, and 7 % too few with two cell
 DEGREE, DEGREE_ROWS, DEGREE_GROWTH, DEGREE_BEND = 38.0, 20_000, 5.0, 4
 """Mean degree of a Vamana graph without a maximum, of so many rows, what each doubling adds, and
 how sharply the maximum cuts in: measured on words, sentences and normal vectors of 32 numbers."""
+LAYER_DEGREE, UPPER_DEGREE = 3.5, 2.3
+"""Mean links in layer 0 of HNSW, and above, as multiples of the root of M."""
 FEWEST = 12.0
 """Mean degree that rows in tight clusters, or of few true dimensions, do not go below; measured
 were 15 to 18."""
@@ -61,6 +63,30 @@ class MeasuredLinks:
         degree = min(max(degree, 1.0), most, max(in_shard - 1, 1))
         known = math.log2(self.rows / self.degree)
         return degree * max(self.link + (math.log2(in_shard / degree) - known) / LINK_LESS, LINK)
+
+
+def bytes_of_row(
+    rows: int, in_shard: int, most: int, measured: MeasuredLinks | None = None
+) -> tuple[float, float, float]:
+    """Return the bytes of a row's links in a `vamana` graph: least, as is likely, and most.
+
+    Args:
+        rows: of the table.
+        in_shard: rows of a shard.
+        most: links of a row.
+        measured: in a graph over some of the rows; None: as of words and sentences.
+    """
+    if measured is not None and in_shard > 1:
+        return (measured.of_row(rows, in_shard, most),) * 3
+    likely = by_rule(in_shard, usual_degree(in_shard, most))
+    least = min(by_rule(in_shard, min(FEWEST, most)), likely)
+    return least, likely, max(by_rule(in_shard, most), likely)
+
+
+def hnsw_bytes_of_row(rows: int, m: int) -> float:
+    """Return the bytes of a row's links in the layers of HNSW, of M links."""
+    above = by_rule(rows, UPPER_DEGREE * math.sqrt(m)) / max(m - 1, 1)
+    return by_rule(rows, min(LAYER_DEGREE * math.sqrt(m), 2 * m)) + above
 
 
 def by_rule(rows: int, mean: float) -> float:

@@ -1,21 +1,23 @@
 """Predict how large an index will be, within a tenth, before it is built.
 
-Bytes a row for each algorithm and form of vectors, and what there is beside rows. Only two things
-depend on how numbers fall: where rows stand in the table, a byte or two each, and the links of
-graphs, which `links` has: a range by rule, or one figure where a sample was measured.
+Bytes follow from the formats, which are asked for them. Only the links of graphs depend on how rows
+lie, which `links` has: a range by rule, or one figure where a sample was measured.
 """
 
 import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import get_args
+
+import numpy as np
 
 from puffin_ann.ann.ivf import coded_rows
-from puffin_ann.ann.ivf.lists import default_lists, default_subspaces
-from puffin_ann.blobs import centroid, coverage, graph, partitions, routing
-from puffin_ann.blobs.encoding import metrics
-from puffin_ann.blobs.encoding.stored_vectors import NUMBER_BYTES, Form
-from puffin_ann.declaration import AUTO, CENTROID, FORMS_OF, MetricName
-from puffin_ann.engines.links import FEWEST, MeasuredLinks, by_rule, usual_degree
+from puffin_ann.ann.ivf.lists import LEAST_ROWS, default_lists, default_subspaces
+from puffin_ann.blobs import centroid, coverage, graph, ivf, partitions, routing
+from puffin_ann.blobs.encoding.stored_vectors import BESIDE_BYTES, NUMBER_BYTES, Form
+from puffin_ann.declaration import CENTROID, FORMS_OF, MetricName
+from puffin_ann.declaration.parameters import EXACT, HnswParameters, VamanaParameters
+from puffin_ann.engines.links import MeasuredLinks, bytes_of_row, hnsw_bytes_of_row
 from puffin_ann.errors import BadInputError
 from puffin_ann.puffin.footer import MAX_PAYLOAD
 from puffin_ann.puffin.layout import MAX_JAVA_BLOB
@@ -27,11 +29,12 @@ NEAR = 0.9
 SPARED = 0.85
 """Share of a blob's limit that shards are chosen to have."""
 
-LAYER_DEGREE, UPPER_DEGREE = 3.5, 2.3
-"""Mean links in layer 0 of HNSW, and above, as multiples of the root of M."""
-
-BLOB_BYTES, FOOTER_BYTES, PATH_BYTES, PROPERTY_BYTES = 400, 260, 80, 3000
+BLOB_BYTES, FOOTER_BYTES, PATH_BYTES, PROPERTY_BYTES = 400, 260, 80, 2100
 """Of a blob in its container and in the footer, of a data file's path, of what a build notes."""
+MANIFEST_BYTES, MANIFESTS = 40, 100
+"""Of a manifest's name, and how many there are before Iceberg merges them: each has a file."""
+IDENTITY_BYTES, LOCATOR_BYTES = 16, 12
+"""Of a row in the rows blob, beside its place, and of its place in the cache."""
 
 
 @dataclass(frozen=True)
@@ -73,50 +76,47 @@ class Shape:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be built."""
-        algorithms = [name for name in FORMS_OF if name != AUTO]
-        wrong = {
-            f"algorithm must be one of {', '.join(algorithms)}, got {self.algorithm!r}": (
-                self.algorithm not in algorithms
-            ),
-            f"vectors must be one of {', '.join(FORMS_OF.get(self.algorithm, ()))} for "
-            f"{self.algorithm!r}, got {self.vectors!r}": (
-                self.vectors not in FORMS_OF.get(self.algorithm, (self.vectors,))
-            ),
-            f"metric must be one of {', '.join(get_args(MetricName))}, got {self.metric!r}": (
-                self.metric not in get_args(MetricName)
-            ),
-            f"dimension must be 1 to {graph.MAX_DIMENSION}, got {self.dimension}": not (
-                0 < self.dimension <= graph.MAX_DIMENSION
-            ),
-            f"included bytes of a row must be 0 or more, got {self.included}": not (
-                0 <= self.included < math.inf
-            ),
-            f"codes of a row must be 1 to its {self.dimension} dimensions, got {self.codes}": (
-                self.codes is not None and not 0 < self.codes <= self.dimension
-            ),
-        }
-        for message, there in wrong.items():
-            if there:
-                raise BadInputError(message)
+        for problem in self._problems():
+            raise BadInputError(problem)
+
+    def _problems(self) -> Iterator[str]:
+        forms = FORMS_OF.get(self.algorithm, ())
+        for what, known, of, got in (
+            ("algorithm", (*ENGINES, CENTROID), "", self.algorithm),
+            ("vectors", forms, f" for {self.algorithm!r}", self.vectors),
+            ("metric", get_args(MetricName), "", self.metric),
+        ):
+            if got not in known:
+                yield f"{what} must be one of {', '.join(known)}{of}, got {got!r}"
+        if not 0 < self.dimension <= graph.MAX_DIMENSION:
+            yield f"dimension must be 1 to {graph.MAX_DIMENSION}, got {self.dimension}"
+        if not 0 <= self.included < math.inf:
+            yield f"included bytes of a row must be 0 or more, got {self.included}"
+        if not 0 < (self.codes or 1) <= self.dimension:
+            yield f"codes of a row must be 1 to its {self.dimension} dimensions, got {self.codes}"
+
+
+PARTS = {
+    "row": "a row in its shard",
+    "shard": "engine's blob of a shard",
+    "rows": "rows blob of a shard",
+    "columns": "columns blob of a shard",
+    "routing": "routing blob",
+    "partitions": "partitions blob",
+    "coverage": "coverage blob",
+    "footer": "footer",
+    "file": "Puffin file",
+    "cache": "local cache of all shards",
+    "memory": "memory that searches touch",
+}
+"""What is sized, for people; nothing is compressed but links and places."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """Bytes of an index, and what searches take.
+    """Bytes of an index: of its `PARTS`, and of the file if rows have as few or as many links.
 
-    Attributes:
-        row: of a row in its shard, on average.
-        shard: engine's blob of a shard.
-        rows: rows blob of a shard.
-        columns: columns blob of a shard: included values, and where their rows were.
-        routing, partitions, coverage: blobs, not compressed.
-        footer: of the Puffin file, not compressed.
-        file: all of it, in one file.
-        file_least, file_most: the same if rows have as few or as many links as there may be; equal
-            where that is known, or there are none.
-        cache: on local disk, of a search of all shards.
-        memory: of that, what searches touch.
-        requests: to S3 for a first answer from every shard by ranges, at least.
+    That range is empty where the links are known, or there are none.
     """
 
     row: int
@@ -132,57 +132,56 @@ class Size:
     file_most: int
     cache: int
     memory: int
-    requests: int
 
 
 def predict(shape: Shape) -> tuple[Shape, Size]:
     """Return the sizes of an index, and its shape with the shards that were chosen."""
-    if shape.algorithm == CENTROID:
-        shape = replace(shape, shards=0, partitions_per_shard=0)
-    elif shape.shards is None:
-        a_row = _engine(shape, 1 << 20)[0] / (1 << 20)
-        shape = replace(
-            shape, shards=max(1, math.ceil(shape.rows * a_row / (SPARED * MAX_JAVA_BLOB)))
-        )
+    shape = _in_shards(shape)
     shards = shape.shards or 0
     count = math.ceil(shape.rows / max(shards, 1))
-    shard, cache, memory = _engine(shape, count) if shards else _centroids(shape)
-    places = math.log2(max(shards * shape.partitions_per_shard, 1)) + 3
-    rows = math.ceil(count * (16 + places / 8)) + BLOB_BYTES if shards else 0
-    is_included = shards and shape.included
-    columns = math.ceil(count * (shape.included + places / 8)) + BLOB_BYTES if is_included else 0
+    shard = _shard(shape, count)
+    cells = shards * shape.partitions_per_shard
+    place = place_bytes(cells)
+    rows = columns = 0
+    if shards:
+        rows = math.ceil(count * (IDENTITY_BYTES + place)) + BLOB_BYTES
+    if shards and shape.included:
+        columns = math.ceil(count * (shape.included + place)) + BLOB_BYTES
     small = {
-        "routing": routing.SHARD.itemsize * shards + 4 * shards + PROPERTY_BYTES,
-        "partitions": partitions.size_of(
-            shards * shape.partitions_per_shard, shape.metric, shape.dimension
-        ),
+        "routing": (routing.SHARD.itemsize + 4) * shards + PROPERTY_BYTES,
+        "partitions": partitions.size_of(cells, shape.metric, shape.dimension),
         "coverage": shape.files * (coverage.FILE.itemsize + 4 + PATH_BYTES + 4 * shape.row_groups)
+        + MANIFEST_BYTES * min(shape.files, MANIFESTS)
         + BLOB_BYTES,
+        "footer": FOOTER_BYTES * (3 + (3 if columns else 2) * shards),
     }
-    footer = FOOTER_BYTES * (3 + (3 if columns else 2) * shards)
-    whole = max(shards, 1) * (shard + rows + columns) + sum(small.values()) + footer
-    fewer, more = _links_off(shape, count) if shards else (0, 0)
+    blobs, parts = round(shard.blob), max(shards, 1)
+    file = parts * (blobs + rows + columns) + sum(small.values())
     return shape, Size(
-        row=round((shard + rows + columns) / max(count, 1)) if shards else 0,
-        shard=shard,
+        row=round((blobs + rows + columns) / max(count, 1)) if shards else 0,
+        shard=blobs,
         rows=rows,
         columns=columns,
         **small,
-        footer=footer,
-        file=whole,
-        file_least=whole - shards * fewer,
-        file_most=whole + shards * more,
-        cache=max(shards, 1) * (cache + 16 * count * (shards > 0)),
-        memory=max(shards, 1) * memory,
-        requests=2 + 6 * shards,  # of each the ends of two blobs, and a cell of both
+        file=file,
+        file_least=file - shards * round(shard.fewer),
+        file_most=file + shards * round(shard.more),
+        cache=parts * shard.cache + LOCATOR_BYTES * count * shards,
+        memory=parts * shard.touched + LOCATOR_BYTES * count * shards,
     )
+
+
+def place_bytes(cells: int) -> float:
+    """Return the bytes of a row's place in a blob whose rows are in so many cells."""
+    return (math.log2(max(cells, 1)) + 3) / 8
 
 
 def warnings(shape: Shape, size: Size) -> list[str]:
     """Return which limits are near or passed, and what to do, a sentence each."""
-    what = "centroids blob" if shape.algorithm == CENTROID else "blob of a shard"
+    what, more = "blob of a shard", "take more --shards"
     fewer = "compact the table's files"
-    more = fewer if shape.algorithm == CENTROID else "take more --shards"
+    if shape.algorithm == CENTROID:
+        what, more = "centroids blob", fewer
     fewer_cells = "take fewer --partitions-per-shard"
     java = "that Iceberg's Java reader takes, and what is larger is not written"
     limits = (
@@ -199,78 +198,137 @@ def warnings(shape: Shape, size: Size) -> list[str]:
     ]
 
 
-def _engine(shape: Shape, count: int) -> tuple[int, int, int]:
-    """Return the bytes of a shard of so many rows: of its blob, in the cache, and touched there."""
-    d, n = shape.dimension, count
-    form = shape.vectors
-    errors: Literal[0, 4, 8] = 8 if form == "int8" else 4 if form == "float16" else 0
-    stored = n * (NUMBER_BYTES[form] * d + errors)
-    unpacked = n * (4 * d + errors) if form != "none" else 0
-    if shape.algorithm == "ivf_pq":
-        lists, m = default_lists(n), shape.codes or default_subspaces(d)
-        wide = metrics.search_dimension(shape.metric, d)
-        trained = 4 * lists * wide + 4 * m * 16 * math.ceil(d / m)
-        listed = n * (math.ceil(m / 2) + 8) + trained
-        if not lists:
-            return 4 * n * d + BLOB_BYTES, 4 * n * d, 4 * n * d
-        norms = 4 * n if shape.metric == "cosine" and form != "none" else 0
-        packed = (n + 16 * lists) * math.ceil(m / 2)
-        coded = n * coded_rows.stride_of(d) if coded_rows.is_wide(d) and form != "none" else 0
-        touched = unpacked + packed + coded + 8 * n + 4 * lists * wide + norms
-        cache = unpacked + listed + packed + coded + norms
-        return stored + listed + BLOB_BYTES, cache, touched
-    if shape.algorithm == "exact":
-        return stored + BLOB_BYTES, unpacked + 2 * n, unpacked
-    from puffin_ann.ann.graph.space import is_needed, padded_dim
+@dataclass(frozen=True)
+class _Shard:
+    """Bytes of a shard, or of what it has beside its vectors.
 
-    space = 4 * n * padded_dim(shape.metric, d) if is_needed(shape.metric, d) else 0
-    if shape.algorithm == "hnsw":
-        m = shape.degree or 16
-        upper = n / max(m - 1, 1)
-        links = n * by_rule(n, min(LAYER_DEGREE * math.sqrt(m), 2 * m))
-        links += upper * by_rule(n, UPPER_DEGREE * math.sqrt(m))
-        wide = n * (8 * m + 3) + round(upper) * (4 * m + 2)
-        return (
-            round(stored + links) + n + BLOB_BYTES,
-            unpacked + wide + space,
-            unpacked + wide + space,
-        )
+    Attributes:
+        blob: of its engine.
+        cache: unpacked, with what lies beside it.
+        touched: of those, by searches, and what they make in memory.
+        fewer, more: links of the blob may take so much less and more.
+    """
+
+    blob: float = 0
+    cache: int = 0
+    touched: int = 0
+    fewer: float = 0
+    more: float = 0
+
+
+def _in_shards(shape: Shape) -> Shape:
+    """Return a shape whose shards are known: the fewest whose blobs can be read."""
+    if shape.algorithm == CENTROID:
+        return replace(shape, shards=0, partitions_per_shard=0)
+    if shape.shards is not None:
+        return shape
+    a_row = _shard(shape, 1 << 20).blob / (1 << 20)
+    return replace(shape, shards=max(1, math.ceil(shape.rows * a_row / (SPARED * MAX_JAVA_BLOB))))
+
+
+def _shard(shape: Shape, rows: int) -> _Shard:
+    """Return what a shard of so many rows takes."""
+    if shape.algorithm == CENTROID:
+        return _centroids(shape)
+    beside = ENGINES[shape.algorithm](shape, rows)
+    form = shape.vectors
+    if form == "none" and not beside.blob:
+        form = "float32"  # nothing else tells of the rows
+    written = unpacked = 0
+    if form != "none":
+        written = rows * (NUMBER_BYTES[form] * shape.dimension + BESIDE_BYTES[form])
+        unpacked = rows * (NUMBER_BYTES["float32"] * shape.dimension + BESIDE_BYTES[form])
+    return replace(
+        beside,
+        blob=written + beside.blob + BLOB_BYTES,
+        cache=unpacked + beside.cache,
+        touched=unpacked + beside.touched,
+    )
+
+
+def _exact(shape: Shape, rows: int) -> _Shard:
+    """Degrees of a graph without links; in memory squares, and codes as far as there is room."""
+    from puffin_ann.ann.exact.compared_rows import codes_bytes
+    from puffin_ann.settings import settings
+
+    room = settings().codes_max_bytes // max(shape.shards or 0, 1)
+    return _Shard(cache=2 * rows, touched=8 * rows + min(codes_bytes(rows, shape.dimension), room))
+
+
+def _ivf_pq(shape: Shape, rows: int) -> _Shard:
+    """Lists, their codes once more in the order that they are scanned in, and rows by bytes."""
+    if rows < LEAST_ROWS:
+        return _Shard()
+    d, lists = shape.dimension, default_lists(rows)
+    m = shape.codes or default_subspaces(d)
+    layout = ivf.Shape(shape.metric, rows, d, lists, m, ivf.BITS, math.ceil(d / m))
+    sizes = {
+        name: np.dtype(dtype).itemsize * math.prod(extent)
+        for _, name, dtype, extent in layout.arrays()
+    }
+    listed = sum(sizes.values())
+    packed = sizes["codes"] + 16 * lists * math.ceil(m / 2)  # the last block of a list is half full
+    has_vectors = shape.vectors != "none"
+    norms = 4 * rows if has_vectors and shape.metric == "cosine" else 0
+    coded = rows * coded_rows.stride_of(d) if has_vectors and coded_rows.is_wide(d) else 0
+    beside = packed + norms + coded
+    searched = sizes["ordinals"] + sizes["biases"] + sizes["centroids"]
+    return _Shard(listed, listed + beside, searched + beside)
+
+
+def _hnsw(shape: Shape, rows: int) -> _Shard:
+    """Layers, their links compressed in the blob, and rows as they are searched."""
+    from puffin_ann.ann.hnsw.search import space_metric
+
+    m = shape.degree or HnswParameters().M
+    upper = rows / max(m - 1, 1)
+    layers = rows * (8 * m + 3) + round(upper) * (4 * m + 2)
+    layers += _space_bytes(shape, rows, space_metric(shape.metric))
+    return _Shard(rows + rows * hnsw_bytes_of_row(rows, m), layers, layers)
+
+
+def _vamana(shape: Shape, rows: int) -> _Shard:
+    """Links, compressed in the blob, and codes; packed nodes, or rows as they are searched."""
     from puffin_ann.ann.graph.space import padded_dim
     from puffin_ann.ann.vamana.packed.layout import degree_of
     from puffin_ann.ann.vamana.packed_policy import expected_bytes
 
-    most = degree_of(shape.degree or 64, padded_dim(shape.metric, d))
-    codes = shape.codes or max(1, d // 4)
-    links = n * _links_of_row(shape, n, most)
-    codebook = 4 * codes * 256 * math.ceil(d / codes)
-    packed = expected_bytes(n, shape.metric, d, most)
-    wide = n * (4 * most + 2)
-    cache = unpacked + wide + n * codes + codebook + space + packed
-    touched = unpacked + (packed or wide + space)
-    return round(stored + links) + n * codes + codebook + BLOB_BYTES, cache, touched
+    d = shape.dimension
+    most = degree_of(shape.degree or VamanaParameters().R, padded_dim(shape.metric, d))
+    m = shape.codes or max(1, d // 4)
+    codes = rows * m + 4 * m * 256 * math.ceil(d / m)
+    least, likely, largest = bytes_of_row(shape.rows, rows, most, shape.links)
+    adjacency = rows * (4 * most + 2)
+    packed = expected_bytes(rows, shape.metric, d, most)
+    space = 0 if packed else _space_bytes(shape, rows, shape.metric)
+    return _Shard(
+        blob=rows * likely + codes,
+        cache=adjacency + codes + packed + space,
+        touched=packed or adjacency + space,
+        fewer=rows * (likely - least),
+        more=rows * (largest - likely),
+    )
 
 
-def _links_of_row(shape: Shape, count: int, most: int) -> float:
-    if shape.links is not None and count > 1:
-        return shape.links.of_row(shape.rows, count, most)
-    return by_rule(count, usual_degree(count, most))
+ENGINES: Mapping[str, Callable[[Shape, int], _Shard]] = {
+    "vamana": _vamana,
+    "hnsw": _hnsw,
+    "ivf_pq": _ivf_pq,
+    EXACT: _exact,
+}
+"""What a shard of each algorithm has beside its vectors."""
 
 
-def _links_off(shape: Shape, count: int) -> tuple[int, int]:
-    """Return how many bytes fewer, and more, the links of a shard may have."""
-    if shape.algorithm != "vamana" or shape.links is not None:
-        return 0, 0
-    from puffin_ann.ann.graph.space import padded_dim
-    from puffin_ann.ann.vamana.packed.layout import degree_of
+def _space_bytes(shape: Shape, rows: int, metric: str) -> int:
+    """Return the bytes of rows as a graph is searched by them; 0 if that is as they are stored."""
+    from puffin_ann.ann.graph.space import is_needed, padded_dim
 
-    most = degree_of(shape.degree or 64, padded_dim(shape.metric, shape.dimension))
-    usual = by_rule(count, usual_degree(count, most))
-    least = min(by_rule(count, min(FEWEST, most)), usual)
-    return round(count * (usual - least)), round(count * (max(by_rule(count, most), usual) - usual))
+    is_apart = is_needed(metric, shape.dimension)
+    return 4 * rows * padded_dim(metric, shape.dimension) if is_apart else 0
 
 
-def _centroids(shape: Shape) -> tuple[int, int, int]:
+def _centroids(shape: Shape) -> _Shard:
     entries = shape.files * shape.centroids
     blob = entries * centroid.entry(shape.dimension).itemsize + shape.files * (4 + PATH_BYTES)
     kept = entries * (4 * shape.dimension + 64 * math.ceil((shape.dimension + 1) / 64) + 32)
-    return blob + BLOB_BYTES, 0, kept
+    return _Shard(blob + BLOB_BYTES, 0, kept)

@@ -83,8 +83,9 @@ class ComparedRows:
     @property
     def size(self) -> int:
         """Bytes that it takes, or will take, beside the vectors."""
-        coded = size_of_codes(*self.vectors.shape) if self._may_be_coded else 0
-        return self._squares.nbytes + coded
+        return self._squares.nbytes + (
+            codes_bytes(*self.vectors.shape) if self._may_be_coded else 0
+        )
 
     @property
     def coding(self) -> Coding:
@@ -155,6 +156,11 @@ class ComparedRows:
 def coding_of_new(rows: int, dimension: int, queries: int) -> Coding:
     """Return the coding of rows once so many queries have asked at once, before any other did."""
     return _coding_after(0.0, queries) if _may_be_coded(rows, dimension) else Coding.NEVER
+
+
+def codes_bytes(rows: int, dimension: int) -> int:
+    """Return the bytes of the codes that rows get once many queries came; 0 if they get none."""
+    return size_of_codes(rows, dimension) if _may_be_coded(rows, dimension) else 0
 
 
 def _may_be_coded(rows: int, dimension: int) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table as Grid
 
-from puffin_ann.cli.output import AsJson, console, print_json
+from puffin_ann.cli.output import AsJson, console, print_json, say
 from puffin_ann.declaration import AUTO, PARAMETERS
 from puffin_ann.errors import BadInputError
 
@@ -19,20 +19,6 @@ if TYPE_CHECKING:
 ALGORITHMS = ", ".join(name for name in PARAMETERS if name != AUTO)
 
 MOST_ROWS = 10**15
-
-PARTS = {
-    "row": "a row in its shard",
-    "shard": "engine's blob of a shard",
-    "rows": "rows blob of a shard",
-    "columns": "columns blob of a shard",
-    "routing": "routing blob",
-    "partitions": "partitions blob",
-    "coverage": "coverage blob",
-    "footer": "footer",
-    "file": "Puffin file",
-    "cache": "local cache of all shards",
-    "memory": "memory that searches touch",
-}
 
 
 def size(
@@ -82,9 +68,17 @@ def size(
         ),
     ] = 0.0,
     row_groups: Annotated[int, typer.Option(min=1, help="Row groups of a data file.")] = 1,
+    cells: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Cells that a query reads where no shard is on local disk; lists, with "
+            "--vectors none. A build measures how many it takes: `scan_partitions` of `status`.",
+        ),
+    ] = 8,
     as_json: AsJson = False,
 ) -> None:
-    """Predict the bytes of an index, its cache and its memory, within a tenth.
+    """Predict the bytes of an index, its cache, memory and requests, within a tenth.
 
     Told are limits that are near, too. How many links a graph of vamana has depends on the data:
     without --table it is counted as of words and sentences, and told between what bounds the file
@@ -93,6 +87,7 @@ def size(
     Example: puffin-ann size --rows 1e9 --dim 768
     """
     from puffin_ann.engines import sizes
+    from puffin_ann.search.shards.cold.requests import expected_requests
 
     rows, dim, drawn_from = _known(rows, dim, table, column)
     if not 0 <= rows <= MOST_ROWS:
@@ -114,18 +109,18 @@ def size(
     if drawn_from is not None and algorithm == "vamana":
         shape = replace(shape, links=_links_of(*drawn_from, shape))
     shape, found = sizes.predict(shape)
-    told = sizes.warnings(shape, found)
+    requests, told = expected_requests(shape, found, cells), sizes.warnings(shape, found)
     if as_json:
-        print_json({"shape": asdict(shape), "bytes": asdict(found), "warnings": told})
+        told_bytes = {**asdict(found), "requests": requests}
+        print_json({"shape": asdict(shape), "bytes": told_bytes, "warnings": told})
         return
     form = f"vectors: {vectors}, {shape.shards:,} shards" if shape.shards else f"{files:,} files"
-    head = f"{shape.rows:,} rows of {dim} dimensions, {algorithm}, {metric}, {form}"
-    console.print(head, highlight=False, soft_wrap=True)
+    say(f"{shape.rows:,} rows of {dim} dimensions, {algorithm}, {metric}, {form}")
     grid = Grid(show_header=False)
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(justify="right", no_wrap=True)
     grid.add_column(justify="right", no_wrap=True)
-    parts = PARTS if shape.shards else PARTS | {"shard": "centroids blob"}
+    parts = sizes.PARTS if shape.shards else sizes.PARTS | {"shard": "centroids blob"}
     for name, what in parts.items():
         count = getattr(found, name)
         if count:
@@ -133,10 +128,11 @@ def size(
         if name == "file" and found.file_least < found.file_most:
             bounds = f"{_rounded(found.file_least)} to {_rounded(found.file_most)}"
             grid.add_row("  by how rows lie (see --table)", "", bounds)
-    grid.add_row("requests of a first answer on S3", f"{found.requests:,}", "or more")
+    reads = f"{cells:,} cells read" if shape.shards else "and data files"
+    grid.add_row("requests of a first answer on S3", f"{requests:,}", reads)
     console.print(grid)
     for warning in told:
-        console.print(warning, highlight=False, soft_wrap=True)
+        say(warning)
 
 
 def _known(
