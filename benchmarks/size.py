@@ -22,7 +22,7 @@ from benchmarks.data import NEIGHBOURS, enlarged, load
 from benchmarks.memory import occupied
 from benchmarks.results import Result, Row
 from benchmarks.s3 import on_s3
-from puffin_ann.blobs.encoding.stored_vectors import Stored
+from puffin_ann.blobs.encoding.stored_vectors import Form, Stored
 from puffin_ann.declaration import FORMS_OF
 from puffin_ann.engines import engine, links
 from puffin_ann.engines.sizes import LOCATOR_BYTES, Shape, Size, predict
@@ -33,7 +33,7 @@ ROWS_OF = {"hnsw": 100_000}
 METRIC = "cosine"
 """Of which most lies beside the vectors."""
 ALGORITHMS = ("exact", "ivf_pq", "vamana", "hnsw")
-INDEXES = (("float32", 4), ("none", 1))
+INDEXES: tuple[tuple[Form, int], ...] = (("float32", 4), ("none", 1))
 """Forms of two indexes of `ivf_pq`, and their shards."""
 QUERIES, WIDTH = 20_000, 48
 FIRST_QUERIES = 30
@@ -70,9 +70,11 @@ def _shards(algorithm: str, vectors: NDArray[np.float32], folder: Path) -> list[
     )
     measured = None
     if algorithm == "vamana":
-        drawn = np.random.default_rng(0).choice(len(vectors), links.MEASURED_ROWS, replace=False)
+        drawn = np.random.default_rng(0).choice(
+            len(vectors), links.rows_to_measure(vectors.shape[1]), replace=False
+        )
         measured = links.measured(vectors[np.sort(drawn)], METRIC, None, threads=2)
-    found = []
+    found: list[Row] = []
     for form in FORMS_OF[algorithm]:
         blob, unpacked = scratch / "blob", scratch / form
         unpacked.mkdir()
@@ -80,19 +82,15 @@ def _shards(algorithm: str, vectors: NDArray[np.float32], folder: Path) -> list[
             length = one.encode(built, out, Stored(form))
         with blob.open("rb") as source:
             one.unpack(source, unpacked)
-        command = [sys.executable, "-m", "benchmarks.size", algorithm, str(unpacked)]
-        done = subprocess.run(
-            [*command, str(folder / "vectors.npy"), str(len(vectors))],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        if not found:  # kernels are compiled, which takes memory
+            _touched(algorithm, unpacked, folder / "vectors.npy", len(vectors))
+        touched = _touched(algorithm, unpacked, folder / "vectors.npy", len(vectors))
         shape = Shape(
             len(vectors), vectors.shape[1], algorithm, form, METRIC, shards=1, links=measured
         )
         _, size = predict(shape)
         places = LOCATOR_BYTES * len(vectors)  # no part of the engine
-        real = {"blob": length, "cache": _size(unpacked), "memory": int(done.stdout.split()[-1])}
+        real = {"blob": length, "cache": _size(unpacked), "memory": touched}
         found.append(
             _row(
                 f"size-{algorithm}-{form}",
@@ -108,6 +106,18 @@ def _shards(algorithm: str, vectors: NDArray[np.float32], folder: Path) -> list[
         shutil.rmtree(unpacked)
     shutil.rmtree(scratch)
     return found
+
+
+def _touched(algorithm: str, unpacked: Path, vectors: Path, rows: int) -> int:
+    """Return the bytes of memory that many searches of a shard touch, in a process of its own."""
+    arguments = [algorithm, str(unpacked), str(vectors), str(rows)]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.size", *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return int(done.stdout.split()[-1])
 
 
 def _indexes(vectors: NDArray[np.float32], folder: Path) -> list[Row]:
@@ -128,7 +138,7 @@ def _indexes(vectors: NDArray[np.float32], folder: Path) -> list[Row]:
 
 
 def _index(
-    proxy: Any, form: str, shards: int, vectors: NDArray[np.float32], queries: NDArray[np.float32]
+    proxy: Any, form: Form, shards: int, vectors: NDArray[np.float32], queries: NDArray[np.float32]
 ) -> list[Row]:
     from puffin_ann import open_index
     from puffin_ann.lake.catalog.tables import load_table
@@ -181,12 +191,19 @@ def _index(
 
 
 def _lengths(index: Any) -> dict[str, int]:
-    """Return the bytes of an index's blobs, of those of shards on average."""
+    """Return the bytes of an index's blobs, not compressed, of those of shards on average."""
+    from puffin_ann.search.index_files import open_puffin
+
     by_kind: dict[str, list[int]] = {}
-    for blob in index.version.own_blobs:
-        kind = blob.type.removeprefix("puffin-ann-").rpartition("-v")[0]
-        by_kind.setdefault({"ivf": "shard"}.get(kind, kind), []).append(blob.length)
-    return {kind: round(mean(lengths)) for kind, lengths in by_kind.items()}
+    blobs = index.version.own_blobs
+    with open_puffin(index.table.io, index.version.path) as reader:
+        for blob in blobs:
+            kind = blob.type.removeprefix("puffin-ann-").rpartition("-v")[0]
+            length = len(reader.read(blob)) if blob.compression_codec else blob.length
+            by_kind.setdefault({"ivf": "shard"}.get(kind, kind), []).append(length)
+    behind = max(blob.offset + blob.length for blob in blobs)
+    lengths = {kind: round(mean(found)) for kind, found in by_kind.items()}
+    return lengths | {"footer": index.version.length - behind}
 
 
 def _parts(size: Size, real: Mapping[str, int]) -> dict[str, int]:

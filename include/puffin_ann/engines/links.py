@@ -1,8 +1,8 @@
 """Bytes of the links of a Vamana graph: by rule, or as a graph over some of the rows has them.
 
 How many links a row has depends on how rows lie: among rows in tight clusters a third as many lead
-on as among rows that lie alike in all directions. A graph over a few ten thousand rows tells it,
-and how it grows: with each doubling of the rows by about as many links.
+on as among rows that lie alike in all directions. A graph over some ten thousand rows tells it, and
+how it grows or shrinks: with each doubling of the rows by about as many links.
 """
 
 import io
@@ -27,9 +27,11 @@ FEWEST = 12.0
 """Mean degree that rows in tight clusters, or of few true dimensions, do not go below; measured
 were 15 to 18."""
 
-MEASURED_ROWS = 32_000
-"""Rows of the larger of the two graphs that are measured; the other has half of them. Below some
-5,000 rows graphs are built in another way, with more links."""
+MEASURED_ROWS, MEASURED_BYTES = 128_000, 256 << 20
+"""Rows of the larger of the two graphs that are measured, and bytes of their vectors, at most; the
+other has half of them. Where rows are like others with some noise, links become fewer from the
+number on at which those others are near: a million mixed of 99,000 words have 35 a row, of 32,000
+of them 50, of 128,000 49. Below some 5,000 rows graphs are built in another way, with more."""
 FEWEST_ROWS = 1000
 """Of fewer rows nothing is measured."""
 CELLS = 32
@@ -42,7 +44,7 @@ class MeasuredLinks:
     Attributes:
         rows: of the graph.
         degree: mean links of a row.
-        growth: what each doubling of the rows adds to that.
+        growth: what each doubling of the rows adds to that, or takes away.
         link: bytes of a link, as the format writes it.
     """
 
@@ -60,7 +62,8 @@ class MeasuredLinks:
             most: links of a row.
         """
         degree = self.degree + self.growth * math.log2(max(rows, 1) / self.rows)
-        degree = min(max(degree, 1.0), most, max(in_shard - 1, 1))
+        degree = max(degree, min(FEWEST, self.degree), 1.0)
+        degree = min(degree, most, max(in_shard - 1, 1))
         known = math.log2(self.rows / self.degree)
         return degree * max(self.link + (math.log2(in_shard / degree) - known) / LINK_LESS, LINK)
 
@@ -101,6 +104,11 @@ def usual_degree(rows: int, most: int) -> float:
     return float((natural**-DEGREE_BEND + most**-DEGREE_BEND) ** (-1 / DEGREE_BEND))
 
 
+def rows_to_measure(dimension: int) -> int:
+    """Return how many rows are measured of a table that has more."""
+    return min(MEASURED_ROWS, MEASURED_BYTES // (4 * dimension))
+
+
 def measured(
     vectors: NDArray[np.float32], metric: str, degree: int | None, *, threads: int
 ) -> MeasuredLinks:
@@ -115,7 +123,7 @@ def measured(
     half = _built(vectors[: len(vectors) // 2], metric, degree, threads)
     whole = _built(vectors, metric, degree, threads)
     growth = (whole[0] - half[0]) / math.log2(len(vectors) / (len(vectors) // 2))
-    return MeasuredLinks(len(vectors), whole[0], max(growth, 0.0), whole[1])
+    return MeasuredLinks(len(vectors), whole[0], growth, whole[1])
 
 
 def _built(

@@ -67,6 +67,20 @@ def test_links_grow_with_the_table_and_are_told_by_the_shard():
     assert found.of_row(10, 2, 64) > 0
 
 
+def test_links_that_become_fewer_do_so_down_to_those_of_tight_clusters():
+    found = MeasuredLinks(rows=128_000, degree=49.0, growth=-1.8, link=1.6)
+    steady = MeasuredLinks(rows=128_000, degree=49.0, growth=0.0, link=1.6)
+    rows = 1_024_000
+    assert found.of_row(rows, rows, 64) < 0.95 * steady.of_row(rows, rows, 64)
+    fewest = links.by_rule(10**12, links.FEWEST)
+    assert found.of_row(1 << 60, 10**12, 64) == pytest.approx(fewest, rel=0.1)
+
+
+def test_wide_rows_are_measured_by_fewer():
+    assert links.rows_to_measure(100) == links.MEASURED_ROWS
+    assert 4 * 1536 * links.rows_to_measure(1536) <= links.MEASURED_BYTES
+
+
 @pytest.mark.parametrize("algorithm", ["hnsw", "ivf_pq", "exact", "centroid"])
 def test_only_the_graph_of_vamana_has_a_range(algorithm):
     _, size = predict(Shape(10**6, 100, algorithm))

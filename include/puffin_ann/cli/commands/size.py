@@ -161,7 +161,7 @@ def _links_of(table: "Table", column: str, shape: "Shape") -> "MeasuredLinks | N
     from puffin_ann.lifecycle.declare.look import sample_vectors
     from puffin_ann.settings import settings
 
-    vectors = sample_vectors(table, column, links.MEASURED_ROWS)
+    vectors = sample_vectors(table, column, links.rows_to_measure(shape.dimension))
     if len(vectors) < links.FEWEST_ROWS:
         return None
     return links.measured(vectors, shape.metric, shape.degree, threads=settings().thread_count)

@@ -81,7 +81,7 @@ def _opened(shards: float) -> float:
     return 2 * shards + 1
 
 
-def _of_table(shape: Shape, rows: int) -> float:
+def _of_table(shape: Shape, rows: float) -> float:
     """Return the reads for vectors of some rows of the table: footers, and row groups."""
     return _distinct(rows, shape.files) + _distinct(rows, shape.files * shape.row_groups)
 
