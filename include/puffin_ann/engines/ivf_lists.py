@@ -59,8 +59,18 @@ class NearestLists:
             queries: `(q, d) float32`.
             probes: lists of each.
         """
+        found: NDArray[np.int64] = np.unique(self._nearest(queries, probes))
+        return found
+
+    def rows_near(self, queries: NDArray[np.float32], probes: int) -> NDArray[np.int64]:
+        """Return `(q,) int64`, how many rows the lists nearest to each query have."""
+        found: NDArray[np.int64] = np.diff(self.starts)[self._nearest(queries, probes)].sum(axis=1)
+        return found
+
+    def _nearest(self, queries: NDArray[np.float32], probes: int) -> NDArray[np.int64]:
+        """Return the lists nearest to each query, `(q, probes) int64`, in any order."""
         if probes >= self.count:
-            return np.arange(self.count)
+            return np.tile(np.arange(self.count), (len(queries), 1))
         moved = self._moved(check_search(queries, 1, self._trained.dimension))
         centroids = self._trained.centroids
         squares = np.einsum("ij,ij->i", centroids, centroids)
@@ -68,8 +78,7 @@ class NearestLists:
             scores = squares - 2 * (moved @ centroids[:, : moved.shape[1]].T)
         # Numbers that leave float32 are near no list, or all.
         scores = np.where(np.isnan(scores), np.inf, scores)
-        nearest = np.argpartition(scores, probes - 1, axis=1)[:, :probes]
-        found: NDArray[np.int64] = np.unique(nearest)
+        found: NDArray[np.int64] = np.argpartition(scores, probes - 1, axis=1)[:, :probes]
         return found
 
     def candidates(

@@ -136,7 +136,8 @@ class PuffinReader(BlobReader):
         stream: Python binary file, pyarrow `NativeFile`, or anything with `read` and `seek`.
         length: length of the file in bytes if known; saves asking the stream.
         footer_size: size of the footer if known (`file-footer-size-in-bytes` of a statistics
-            entry); only a hint for how much to read first.
+            entry), or more; only a hint for how much to read first. Blobs in those bytes are not
+            read again.
         name: how errors call the file.
 
     Raises:
@@ -160,6 +161,10 @@ class PuffinReader(BlobReader):
             self._source, self.length, footer_size
         )
         _check_ranges(self.metadata, self.length - self.footer_size, name)
+
+    def came_along(self, blob: BlobMetadata) -> bool:
+        """Tell whether a blob was read along with the footer."""
+        return blob.offset >= self.length - len(self._end)
 
     def find(self, type: str, **properties: str) -> list[BlobMetadata]:
         """Return the blobs of a type that have all the given properties, in file order."""

@@ -1,10 +1,11 @@
 """The Puffin files of an index, and the blobs of one version in whichever of them they are."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
+from types import MappingProxyType
 from typing import BinaryIO
 
 from pyiceberg.io import FileIO
@@ -14,17 +15,29 @@ from puffin_ann.blobs.directory import Directory, NamedBlob
 from puffin_ann.blobs.encoding.container import fingerprint
 from puffin_ann.errors import ChecksumError, ObjectMissingError, PuffinFormatError
 from puffin_ann.lake.store.objects import FOLDER, object_length, open_object
-from puffin_ann.lake.store.ranges import Range
+from puffin_ann.lake.store.ranges import Range, is_local
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import BlobReader, PuffinReader
+
+END_BYTES = 2 << 20
+"""Of a file that is not on local disk, read from its end along with the footer: small blobs stand
+there, and cells of some thousand numbers each are the most of those."""
 
 DIGEST = "digest"
 """Property of a blob: the fingerprint of its content, by which versions name it."""
 
 
 @contextmanager
-def open_puffin(io: FileIO, path: str, length: int | None = None) -> Iterator[PuffinReader]:
+def open_puffin(
+    io: FileIO, path: str, length: int | None = None, *, small_blobs: bool = False
+) -> Iterator[PuffinReader]:
     """Open a Puffin file of the table's store; the footer is read, no blob is.
+
+    Args:
+        io: reads the file.
+        path: its location.
+        length: bytes of it, if known.
+        small_blobs: read along what is beside the footer, where that saves a round trip.
 
     Raises:
         PuffinFormatError: it is not a sound Puffin file, or not even a file.
@@ -39,8 +52,9 @@ def open_puffin(io: FileIO, path: str, length: int | None = None) -> Iterator[Pu
         if object_length(io, path) == FOLDER:  # some stores say of folders that nothing is there
             raise PuffinFormatError(f"{path} is a directory, not a file") from error
         raise
+    first = END_BYTES if small_blobs and not is_local(path) else None
     with opened as stream:
-        yield PuffinReader(stream, length=length, name=path)
+        yield PuffinReader(stream, length=length, footer_size=first, name=path)
 
 
 @contextmanager
@@ -161,6 +175,10 @@ def blobs_in(reader: PuffinReader, index: str) -> tuple[BlobMetadata, ...]:
     return tuple(b for b in reader.metadata.blobs if b.properties.get("index") == index)
 
 
+NOTHING_READ: Mapping[str, BlobReader] = MappingProxyType({})
+"""Of no file anything was read."""
+
+
 def do_nothing(_: str) -> None:
     """Let a file be opened."""
 
@@ -180,6 +198,7 @@ class VersionFiles:
         length: bytes of the version's own file, if known.
         own: the version's own file, if it is open.
         own_blobs: what its footer says of the index, if that was read.
+        read: files by their location of which blobs were read.
         opening: gets the location of each file before it is opened.
         gone_is_damage: a file that is not there is a damaged one.
     """
@@ -195,13 +214,14 @@ class VersionFiles:
         length: int | None = None,
         own: PuffinReader | None = None,
         own_blobs: Sequence[BlobMetadata] | None = None,
+        read: Mapping[str, BlobReader] = NOTHING_READ,
         opening: Callable[[str], None] = do_nothing,
         gone_is_damage: bool = True,
     ) -> None:
         self._io, self._path, self._index, self._field_id = io, path, index, field_id
         self._length, self._own_blobs = length, own_blobs
         self._opening, self._gone_is_damage = opening, gone_is_damage
-        self._opened: dict[str, BlobReader] = {} if own is None else {path: own}
+        self._opened: dict[str, BlobReader] = {**read} if own is None else {**read, path: own}
         self._stack = ExitStack()
         self._named: dict[tuple[str, int | None], BlobPlace] = {}
         if directory is not None:

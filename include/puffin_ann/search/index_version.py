@@ -29,9 +29,15 @@ from puffin_ann.errors import (
 )
 from puffin_ann.lake.store.locations import require_beside
 from puffin_ann.puffin.metadata import BlobMetadata
-from puffin_ann.puffin.reader import PuffinReader
+from puffin_ann.puffin.reader import BlobReader, PuffinReader
 from puffin_ann.search.consistency import CoveredRows, check_version
-from puffin_ann.search.index_files import VersionFiles, blobs_in, files_named, open_puffin
+from puffin_ann.search.index_files import (
+    NOTHING_READ,
+    VersionFiles,
+    blobs_in,
+    files_named,
+    open_puffin,
+)
 from puffin_ann.search.version_cells import VersionCells
 
 R = TypeVar("R")
@@ -166,8 +172,8 @@ class IndexVersion:
             said = str(error)
             raise type(error)(said if where in said else f"{where}: {said}") from None
 
-    def files(self, io: FileIO) -> VersionFiles:
-        """Return its files, to be opened."""
+    def files(self, io: FileIO, read: Mapping[str, BlobReader] = NOTHING_READ) -> VersionFiles:
+        """Return its files, to be opened, but for those of which blobs were read."""
         return VersionFiles(
             io,
             self.path,
@@ -176,6 +182,7 @@ class IndexVersion:
             self.field_id,
             length=self.length,
             own_blobs=self.own_blobs,
+            read=read,
         )
 
 
@@ -204,7 +211,7 @@ def load_version(
     """
 
     def read() -> IndexVersion | None:
-        with open_puffin(io, path, length) as reader:
+        with open_puffin(io, path, length, small_blobs=True) as reader:
             return version_in(io, reader, index, snapshot_id, tombstone_changes=tombstone_changes)
 
     return read_confirmed(read)
@@ -288,7 +295,8 @@ def _read_small(
 ) -> tuple[bytes, dict[str, bytes]]:
     """Return the routing blob and, by type, the others that the version has in its own file.
 
-    Of cells that are large, or damaged, there is none: who needs them reads them.
+    Of cells that are damaged, or large and did not come along with the footer, there is none: who
+    needs them reads them.
     """
     own = [
         reader.only(kind, index=index)
@@ -298,7 +306,7 @@ def _read_small(
     cells = [
         blob
         for blob in reader.find(partitions_blob.TYPE, index=index)
-        if blob.length <= SMALL_CELLS
+        if blob.length <= SMALL_CELLS or reader.came_along(blob)
     ]
     if len(cells) != 1:
         return _read_by_type(reader, routing, own)

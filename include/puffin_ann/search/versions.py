@@ -144,7 +144,7 @@ def _look(
     io: FileIO, entry: Registered, index: str, marks: Mapping[str, Dropped], held: set[str]
 ) -> IndexVersion | None:
     """Return a file's version of an index; notes the indexes it holds, as far as it is read."""
-    with open_puffin(io, entry.path, entry.file_size) as reader:
+    with open_puffin(io, entry.path, entry.file_size, small_blobs=True) as reader:
         if index not in marks and reader.find(routing_blob.TYPE, index=index):
             held.add(index)
         held |= index_names(reader, marks)

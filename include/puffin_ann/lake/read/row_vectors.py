@@ -1,12 +1,13 @@
 """Read the vectors of single rows of the table, by the row groups that hold them."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
 from pyiceberg.table import Table
 
-from puffin_ann.errors import DataFileError
+from puffin_ann.errors import DataFileError, PuffinAnnError
 from puffin_ann.lake.read.column_chunks import ChunkReader, DataFile, Footer, RowGroup
 from puffin_ann.lake.read.parquet import find_column
 from puffin_ann.lake.read.vector_column import VectorColumn
@@ -37,6 +38,14 @@ class RowVectorReader:
     def bytes_read(self) -> int:
         """Bytes of the files that were read so far; what was in memory does not count."""
         return self._chunks.bytes_read
+
+    def read_footers(self, places: Sequence[int]) -> None:
+        """Have the footers of files in memory, given by their places.
+
+        What is wrong with one is told when rows of it are read.
+        """
+        with suppress(PuffinAnnError, OSError):
+            self._chunks.footers([self._files[place] for place in places])
 
     def read(
         self,

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from pyiceberg.io import FileIO
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
 
 NEAR = 32 << 10
 """Ranges with no more bytes between them are read as one: a request costs more than those."""
+
+FEW = 32
+"""Ranges that are sent before the first is answered, whatever else the machine does: to send one
+takes a third of a millisecond of Python, and what is sent after an answer came is another round
+trip."""
+SPARE = 0.5
+"""Bytes between ranges that are read along so that there are few, for each byte that is wanted."""
 
 LOCAL = "file"
 
@@ -42,6 +50,8 @@ def read_ranges(
     io: FileIO,
     wanted: Sequence[Range],
     naming: Callable[[str], AbstractContextManager[None]] | None = None,
+    *,
+    few: bool = False,
 ) -> list[memoryview]:
     """Return the bytes of ranges, of which those near each other are read as one.
 
@@ -49,13 +59,15 @@ def read_ranges(
         io: reads the objects.
         wanted: in any order; they may overlap.
         naming: makes errors say what an object is, given its location.
+        few: ask for `FEW` ranges, as far as `SPARE` of the bytes wanted are enough for what lies
+            between those that are asked for as one.
 
     Raises:
         PuffinFormatError: an object ends before a range does.
         ObjectMissingError: an object is not there.
         StoreUnavailableError: its store does not answer.
     """
-    joined = list(_joined(wanted))
+    joined = _joined(wanted, few=few)
 
     signed = _signed(io, joined)
 
@@ -69,7 +81,7 @@ def read_ranges(
         as_ever = partial(read_as_ever, range_)
         return signed[range_.uri](range_.start, range_.stop, as_ever)
 
-    if len(joined) < 2 or all(_is_local(part.uri) for part in joined):
+    if len(joined) < 2 or all(is_local(part.uri) for part in joined):
         found = [read(part) for part in joined]
     else:
         with ThreadPoolExecutor(min(RANGES_AT_ONCE, len(joined)), "read ranges") as threads:
@@ -83,10 +95,24 @@ def read_ranges(
     return answers
 
 
-def _joined(wanted: Sequence[Range]) -> Iterator[Range]:
+def _joined(wanted: Sequence[Range], *, few: bool) -> list[Range]:
+    found = list(_within(NEAR, sorted(wanted, key=lambda part: (part.uri, part.start, part.stop))))
+    too_many = len(found) - FEW
+    if not few or too_many <= 0:
+        return found
+    gaps = sorted(
+        after.start - before.stop for before, after in pairwise(found) if before.uri == after.uri
+    )
+    spare = SPARE * sum(part.stop - part.start for part in found)
+    closed = sum(read <= spare for read in accumulate(gaps[:too_many]))
+    return list(_within(gaps[closed - 1], found)) if closed else found
+
+
+def _within(gap: int, ordered: Sequence[Range]) -> Iterator[Range]:
+    """Give ranges, those as one that have no more than a gap between them."""
     reached: Range | None = None
-    for part in sorted(wanted, key=lambda part: (part.uri, part.start, part.stop)):
-        if reached and part.uri == reached.uri and part.start <= reached.stop + NEAR:
+    for part in ordered:
+        if reached and part.uri == reached.uri and part.start <= reached.stop + gap:
             reached = Range(part.uri, reached.start, max(reached.stop, part.stop))
             continue
         if reached:
@@ -110,7 +136,8 @@ def _signed(io: FileIO, wanted: Sequence[Range]) -> "dict[str, Reader]":
     return found
 
 
-def _is_local(uri: str) -> bool:
+def is_local(uri: str) -> bool:
+    """Tell whether a location is on this machine's disk: to ask twice costs nothing there."""
     scheme, colon, _ = uri.partition(":")
     return not colon or "/" in scheme or scheme == LOCAL
 

@@ -1,7 +1,7 @@
 """A shard, brought from its Puffin file to local disk and opened for search."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +19,11 @@ from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.engines import SearchableShard
 from puffin_ann.engines.reranked import RowVectors, reranked
 from puffin_ann.errors import FormatError, LocalCopyError
+from puffin_ann.puffin.reader import BlobReader
 from puffin_ann.search.cache.local_cache import Fill, LocalCache
 from puffin_ann.search.cache.places import Place, apart, in_cache
 from puffin_ann.search.consistency import check_engine, check_rows
-from puffin_ann.search.index_files import StoredBlob, missing_is_damage
+from puffin_ann.search.index_files import NOTHING_READ, StoredBlob, missing_is_damage
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.row_locators import Locators, MaskedRows
 from puffin_ann.search.shards.blobs import engine_of, shard_blobs
@@ -75,6 +76,7 @@ def load_shard(
     cache: LocalCache,
     scope: str,
     table: ReadTable | None = None,
+    read: Mapping[str, BlobReader] = NOTHING_READ,
 ) -> LoadedShard:
     """Bring a shard into the local cache, if it is not there, and open it.
 
@@ -89,6 +91,7 @@ def load_shard(
         scope: names the table for the cache, see `scope_of`.
         table: returns what reads vectors that shards have not as they are; None where the shard's
             are not asked for.
+        read: files by their location of which blobs were read, see `read_together`.
 
     Raises:
         FormatError: a blob is broken, or says what another contradicts; the cache keeps nothing.
@@ -96,7 +99,7 @@ def load_shard(
     """
     problem: Exception
     for is_again in (False, True):
-        loading = _Loading(io, version, shard, in_cache(cache, scope), table)
+        loading = _Loading(io, version, shard, in_cache(cache, scope), table, read)
         try:
             return loading.load()
         except (LocalCopyError, FormatError) as error:
@@ -125,9 +128,10 @@ class _Loading:
         shard: ShardEntry,
         place: Place,
         table: ReadTable | None,
+        read: Mapping[str, BlobReader] = NOTHING_READ,
     ) -> None:
         self._io, self._version, self._shard, self._place = io, version, shard, place
-        self._table = table
+        self._table, self._read = table, read
         self._errors: NDArray[np.float32] | None = None
         self._where = f"{version.file_of(shard)}: shard {shard.shard_id}"
         self.folders: list[Path] = []
@@ -136,7 +140,7 @@ class _Loading:
     def load(self) -> LoadedShard:
         """Fill the folders that are not there, in an order in which each bounds the next."""
         version, shard = self._version, self._shard
-        with version.files(self._io) as files:
+        with version.files(self._io, self._read) as files:
             blobs = shard_blobs(files, version, shard)
             searchable = self._engine(blobs.engine)
             locators = self._locators(blobs.rows)

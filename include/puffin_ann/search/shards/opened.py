@@ -2,26 +2,36 @@
 
 import logging
 import threading
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 
+import numpy as np
 from pyiceberg.io import FileIO
 
 from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.blobs.routing import ShardEntry
 from puffin_ann.errors import FormatError, PuffinAnnError
+from puffin_ann.lake.read.coverage_diff import ALL
 from puffin_ann.lake.read.row_vectors import RowVectorReader
+from puffin_ann.lake.store.ranges import is_local
+from puffin_ann.puffin.reader import BlobReader
 from puffin_ann.search.cache.local_cache import LocalCache
+from puffin_ann.search.cache.places import is_in_cache
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.live_places import LivePlaces, ShardLocators
+from puffin_ann.search.index_files import NOTHING_READ
 from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.row_locators import Locators, MaskedRows
 from puffin_ann.search.shards.load import load_shard
 from puffin_ann.search.shards.snapshot_shard import SnapshotShard
 from puffin_ann.search.shards.table_rows import TableRows
+from puffin_ann.search.shards.together import read_together
 from puffin_ann.search.snapshot_view import SnapshotView
 
 log = logging.getLogger("puffin_ann")
+
+MOST_FOOTERS = 32
+"""Data files whose footers are read before it is known which of them have rows that are near."""
 
 PLACES_WANTED = 2
 """The condition from which on it is known where each row is, counted from 1: to note it takes as
@@ -57,14 +67,22 @@ class OpenedShards:
         self._cache, self._scope = cache, scope
         self._make_reader = reader
         self._ranks_in_order = view.rank_of_file_id.in_order
+        self._asked_footers = False
         self._coming: set[int] = set()
         self._wanted_places: set[str] = set()
         self._live_places: LivePlaces | None = None
         self.kept: dict[int, SnapshotShard] = {}
         self.damaged: set[int] = set()
 
-    def open(self, entry: ShardEntry) -> SnapshotShard:
-        """Return a shard, brought to local disk if it is not there."""
+    def open(
+        self, entry: ShardEntry, read: Mapping[str, BlobReader] = NOTHING_READ
+    ) -> SnapshotShard:
+        """Return a shard, brought to local disk if it is not there.
+
+        Args:
+            entry: of the shard.
+            read: files by their location of which blobs were read.
+        """
         shard = self.kept.get(entry.shard_id)
         if shard is None:
             try:
@@ -75,6 +93,7 @@ class OpenedShards:
                     self._cache,
                     self._scope,
                     self.read_table,
+                    read,
                 )
             except FormatError:
                 self.damaged.add(entry.shard_id)
@@ -88,9 +107,16 @@ class OpenedShards:
             )
         return shard
 
+    def open_together(self, entries: Sequence[ShardEntry]) -> list[SnapshotShard]:
+        """Return shards; what is small of those that are nowhere on local disk is read at once."""
+        missing = [entry for entry in entries if entry.shard_id not in self.kept]
+        is_there = partial(is_in_cache, self._cache, self._scope)
+        read = read_together(self._io, self._version, missing, is_there)
+        return [self.open(entry, read) for entry in entries]
+
     def open_all(self) -> list[SnapshotShard]:
         """Return all shards, in the version's order."""
-        return [self.open(entry) for entry in self._version.routing.shards]
+        return self.open_together(self._version.routing.shards)
 
     @property
     def are_all_open(self) -> bool:
@@ -147,6 +173,21 @@ class OpenedShards:
     def masked(self) -> MaskedRows:
         """Rows of covered files that are not live."""
         return MaskedRows.of(self._view.masked, self._view.row_group_starts)
+
+    def footers_to_read(self) -> Callable[[], object] | None:
+        """Return what reads the footers of the table's files, if rows are measured by those.
+
+        It does so once, and where the files are few: of many a search needs some. Those that were
+        replaced since may be gone.
+        """
+        version, view = self._version, self._view
+        if self._asked_footers or version.routing.vectors == "float32" or is_local(version.path):
+            return None
+        self._asked_footers = True
+        ranks = view.rank_of_file_id
+        is_live = [view.masked.get(file_id) is not ALL for file_id in ranks.file_ids.tolist()]
+        live = ranks.ranks[np.array(is_live, np.bool_)].tolist()
+        return partial(self._reader.read_footers, live) if len(live) <= MOST_FOOTERS else None
 
     def read_table(self, locators: Locators) -> TableRows:
         """Return the vectors of rows, to be read of the table."""

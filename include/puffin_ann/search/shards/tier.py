@@ -30,6 +30,7 @@ from puffin_ann.search.shards.cold.tier import ColdTier
 from puffin_ann.search.shards.comparison import Comparison
 from puffin_ann.search.shards.costs import Costs
 from puffin_ann.search.shards.few import FEW, Few, FewQueries
+from puffin_ann.search.shards.meanwhile import meanwhile
 from puffin_ann.search.shards.opened import OpenedShards
 from puffin_ann.search.shards.range import shard_parts, shards_within
 from puffin_ann.search.shards.reach import Reach
@@ -148,7 +149,10 @@ class ShardTier:
             shares = self.routes.to_allowed(queries, asked, allowed.rows_answered, count)
         probed = shares > 0.0
         widths = np.where(probed, np.maximum(k, np.rint(shares * wide)), 0)
-        cold, sources = self._by_ranges(queries, k, widths) if by_ranges else ([], [])
+        cold, sources = list[int](), list[Source]()
+        if by_ranges:
+            with meanwhile(self._beside_ranges(widths)):
+                cold, sources = self._by_ranges(queries, k, widths)
         widths[:, cold] = 0
         sources += self._probe(queries, k, widths, allowed)
         touched = probed.any(axis=0)
@@ -239,6 +243,22 @@ class ShardTier:
             if recorder is not None:  # whoever asks for the next shard has compared this one's rows
                 told = shard.told_rows(len(asking), allowed)
                 recorder.add_shard(replace(told, seconds=perf_counter() - began))
+
+    def _beside_ranges(self, widths: NDArray[np.number[Any]]) -> list[Callable[[], object]]:
+        """Return what else is to be read for an answer: of shards that ranges cannot answer for."""
+        tier = self._cold
+        beside = [
+            entry
+            for entry, widths_of_it in zip(self._routing.shards, widths.T, strict=True)
+            if widths_of_it.any()
+            and entry.shard_id not in self._opened.kept
+            and not (tier and tier.may_search(entry))
+        ]
+        work: list[Callable[[], object]] = []
+        if beside:
+            work.append(partial(self._opened.open_together, beside))
+        footers = self._opened.footers_to_read()
+        return [*work, footers] if footers else work
 
     def _by_ranges(
         self, queries: NDArray[np.float32], k: int, widths: NDArray[np.number[Any]]
@@ -336,7 +356,8 @@ class ShardTier:
             asked.sort(key=lambda number: -int(columns[number].sum()))
         threads, at_once = (1, self._threads) if apart else (self._threads, 1)
         enter("open shards")
-        shards = {number: self._opened.open(self._routing.shards[number]) for number in asked}
+        entries = [self._routing.shards[number] for number in asked]
+        shards = dict(zip(asked, self._opened.open_together(entries), strict=True))
         enter("search shards")
         recorder = current()
         if recorder is not None:

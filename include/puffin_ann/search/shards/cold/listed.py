@@ -13,10 +13,19 @@ from puffin_ann.engines.ivf_lists import NearestLists
 from puffin_ann.errors import BlobFormatError
 from puffin_ann.lake.store.ranges import Range
 from puffin_ann.search.row_locators import are_among
-from puffin_ann.search.shards.cold.parts import LEADING_BYTES, OpenShard, WholeShardError
+from puffin_ann.search.shards.cold.parts import (
+    LEADING_BYTES,
+    LOCATORS,
+    OpenShard,
+    WholeShardError,
+)
 
 BESIDE_BYTES = 1024
 """Properties of a blob, and what aligns its sections, about."""
+
+MOST_LOCATORS = 2 << 20
+"""Bytes that say where a shard's rows are, some two a row, that are read along with its lists: then
+nobody waits to ask for those of the best rows."""
 
 Spans = Sequence[tuple[int, int]]
 """First rows of some lists, in the order of all, and the rows behind their last."""
@@ -107,6 +116,15 @@ class ListedShard(OpenShard):
                 raise BlobFormatError("a row is in two lists")
         sizes = np.diff(self.lists.starts)[lists]
         return Lists(np.concatenate([[0], np.cumsum(sizes)]), ordinals, codes, biases)
+
+    @property
+    def locators_range(self) -> Range | None:
+        """What says where all rows are; None if it is long: then a search reads some of it."""
+        with self._naming():
+            length = self._rows_reader.section_length(LOCATORS)
+            if length > MOST_LOCATORS:
+                return None
+            return self._parts.rows.range(*self._rows_reader.extent(LOCATORS, 0, length))
 
     def has_tombstone(self, ordinals: NDArray[np.integer]) -> NDArray[np.bool_]:
         """Tell which rows have a tombstone, (n,) bool."""

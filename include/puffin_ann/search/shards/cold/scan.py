@@ -198,7 +198,7 @@ class ColdShards:
 
     def read(self, wanted: Sequence[Range]) -> list[memoryview]:
         """Return the bytes of ranges, read at once; errors as of `read_ranges`."""
-        return read_ranges(self.io, wanted)
+        return read_ranges(self.io, wanted, few=True)
 
     def count(self, entry: ShardEntry, part: Range) -> None:
         """Note that a range of a shard was read."""

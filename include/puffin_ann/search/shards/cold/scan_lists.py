@@ -52,9 +52,13 @@ class ListSearch:
         self._queries = np.ascontiguousarray(queries[self.lines])
         self._probes, self._least = shard.lists.effort(k, int(widths.max()), shard.live)
         self._wanted = self._least
+        # What cannot be enough is not read by itself: that would take another round trip.
+        while self._probes < shard.lists.count and self._has_too_few_rows():
+            self._double()
         self._near = shard.lists.near(self._queries, self._probes)
         self._read: NDArray[np.int64] = np.zeros(0, np.int64)
         self._lists: Lists | None = None
+        self._locators: tuple[Range, memoryview] | None = None
         self.found: NDArray[np.int64] = np.zeros((len(self.lines), 0), np.int64)
         self.rows: SomeRows | None = None
         self.gave_up = False
@@ -78,6 +82,23 @@ class ListSearch:
         """Take what was read of the lists that are wanted; errors as of `read_lists`."""
         self._lists = self.shard.read_lists(self._near, spans, data)
         self._read = self._near
+
+    @property
+    def locators_to_read(self) -> list[Range]:
+        """What says where all rows of the shard are, if that is short and was not read."""
+        whole = None if self._locators else self.shard.locators_range
+        return [whole] if whole else []
+
+    def take_locators(self, whole: Range, data: memoryview) -> None:
+        """Take what says where all rows are."""
+        self._locators = whole, data
+
+    def locators_of(self, ranges: Sequence[Range]) -> list[memoryview] | None:
+        """Return what was read of ranges that say where rows are; None if nothing was."""
+        if self._locators is None:
+            return None
+        whole, data = self._locators
+        return [data[part.start - whole.start : part.stop - whole.start] for part in ranges]
 
     def look(self) -> NDArray[np.int64]:
         """Find candidates; return the ordinals of all, ascending."""
@@ -110,11 +131,19 @@ class ListSearch:
         is_all = len(self._read) == self.shard.lists.count
         if is_all and self._wanted >= self.shard.entry.rows:
             return True
-        self._probes = min(2 * self._probes, self.shard.lists.count)
-        self._wanted = min(2 * self._wanted, self.shard.entry.rows)
+        self._double()
         self._near = self.shard.lists.near(self._queries, self._probes)
         self.gave_up = are_too_many(self.wanted_vectors, self._queries.shape[1])
         return self.gave_up
+
+    def _has_too_few_rows(self) -> bool:
+        rows = self.shard.lists.rows_near(self._queries, self._probes)
+        return bool(rows.min(initial=self._least) < self._least)
+
+    def _double(self) -> None:
+        """Want twice as much."""
+        self._probes = min(2 * self._probes, self.shard.lists.count)
+        self._wanted = min(2 * self._wanted, self.shard.entry.rows)
 
 
 def search_lists(
@@ -142,15 +171,22 @@ def search_lists(
 
 
 def _read_lists(shards: ColdShards, searches: Sequence[ListSearch]) -> None:
+    """Read the lists that are wanted, and along with them where rows are, if that is short."""
     wanted = [(search, spans) for search in searches if (spans := search.spans_to_read())]
     ranges: list[list[Range]] = []
+    along: list[list[Range]] = []
     for search, spans in wanted:
         with telling(search.shard.entry):
             ranges.append(search.shard.list_ranges(spans))
-    read = _read(shards, [search for search, _ in wanted], ranges)
-    for (search, spans), data in zip(wanted, read, strict=True):
+            along.append(search.locators_to_read)
+    both = [[*parts, *more] for parts, more in zip(ranges, along, strict=True)]
+    read = _read(shards, [search for search, _ in wanted], both)
+    for (search, spans), more, data in zip(wanted, along, read, strict=True):
+        count = len(data) - len(more)
         with telling(search.shard.entry):
-            search.take_lists(spans, data)
+            search.take_lists(spans, data[:count])
+        for whole, content in zip(more, data[count:], strict=True):
+            search.take_locators(whole, content)
 
 
 def _find_rows(shards: ColdShards, searches: Sequence[ListSearch]) -> None:
@@ -160,13 +196,25 @@ def _find_rows(shards: ColdShards, searches: Sequence[ListSearch]) -> None:
     for (search, _), some in zip(wanted, runs, strict=True):
         with telling(search.shard.entry):
             ranges.append(search.shard.ranges(some))
-    read = _read(shards, [search for search, _ in wanted], ranges)
+    read = _locators(shards, [search for search, _ in wanted], ranges)
     for (search, ordinals), some, data in zip(wanted, runs, read, strict=True):
         with telling(search.shard.entry):
             rows = search.shard.rows(some, data)
             rows = rows.take(np.searchsorted(rows.ordinals, ordinals))
             masked = rows.locators.masked(shards.masked)
         search.take_rows(rows, ~rows.deleted if masked is None else ~(rows.deleted | masked))
+
+
+def _locators(
+    shards: ColdShards, searches: Sequence[ListSearch], ranges: Sequence[Sequence[Range]]
+) -> Iterator[list[memoryview]]:
+    """Give what says where rows of each shard are, read of all at once where it was not before."""
+    known = [
+        search.locators_of(parts) for search, parts in zip(searches, ranges, strict=True)
+    ]
+    unknown = [at for at, data in enumerate(known) if data is None]
+    read = _read(shards, [searches[at] for at in unknown], [ranges[at] for at in unknown])
+    yield from (next(read) if data is None else data for data in known)
 
 
 def _read(

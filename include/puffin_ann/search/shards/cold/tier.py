@@ -121,6 +121,10 @@ class ColdTier:
         answered = [search.shard.entry for search in searches if not search.gave_up]
         return [self._numbers[entry.shard_id] for entry in answered], sources
 
+    def may_search(self, entry: ShardEntry) -> bool:
+        """Tell whether a shard may be searched by ranges, if it is not on local disk."""
+        return entry.shard_id in self._numbers
+
     def is_asked_often(self, entry: ShardEntry) -> bool:
         """Tell whether so much of a shard was read by ranges that it is to be brought."""
         return self.shards.bytes_read.get(entry.shard_id, 0) > BRING_SHARE * entry.bytes
