@@ -10,10 +10,13 @@ from pyiceberg.catalog import load_catalog
 from puffin_ann import open_index
 from puffin_ann.errors import StoreUnavailableError
 from puffin_ann.lake.catalog.tables import load_table
+from puffin_ann.lake.read.column_chunks import KEPT
 from puffin_ann.lake.store import ranges, signed_once
 from puffin_ann.lake.store.ranges import Range, read_ranges
 from puffin_ann.lake.store.s3 import S3
-from puffin_ann.search import index_version
+from puffin_ann.puffin.reader import PuffinReader
+from puffin_ann.search import index_files, index_version
+from puffin_ann.search.shards import together
 from puffin_ann.settings import settings
 from tests.support import builds, refreshes
 from tests.support.damage import forget_cache, report
@@ -27,9 +30,19 @@ DECLARED = refreshes.declared(
 )
 
 
+LEAN = builds.declaration(
+    algorithm="ivf_pq",
+    vectors="none",
+    shards=2,
+    parameters={"lists": 24},
+    recall_target=0.5,
+    gate={"queries": 200, "k": 5},
+)
+
+
 @pytest.fixture
-def lake(proxy, known_catalogs, tmp_path, monkeypatch):
-    """An index of a table on S3, behind the proxy; all its shards are searched by ranges."""
+def words_on_s3(proxy, known_catalogs, tmp_path):
+    """A table on S3, behind the proxy."""
     known_catalogs(
         "test",
         type="sql",
@@ -41,6 +54,12 @@ def lake(proxy, known_catalogs, tmp_path, monkeypatch):
     catalog.create_namespace("demo")
     table = catalog.create_table("demo.words", schema=builds.rows([]).schema)
     table.append(builds.rows(range(ROWS)))
+    return table
+
+
+@pytest.fixture
+def lake(words_on_s3, proxy, monkeypatch):
+    """An index of it, of which all shards are searched by ranges."""
     builds.build(DECLARED, "first")
     monkeypatch.setenv("PUFFIN_ANN_STORE_SECONDS", "0")
     monkeypatch.setenv("PUFFIN_ANN_RANGES_MIN_BYTES", "0")
@@ -55,11 +74,11 @@ def opened(lake):
     return open_index(table, DECLARED.name, cache="none")
 
 
-def test_an_answer_takes_four_round_trips(lake):
-    lake.delay = 0.05
+def test_an_answer_takes_three_round_trips(lake):
+    lake.delay = 0.2
     index = opened(lake)
     told = report(index.search(QUERIES[:1], 5))
-    assert lake.rounds() <= 4
+    assert lake.rounds() == 3
     assert not [line for line in lake.requests if line.startswith("HEAD")]
     assert told["bytes_by_ranges"] > 0
     lake.reset()
@@ -195,10 +214,78 @@ def test_several_ranges_of_an_object_that_is_gone_or_cut_short_are_told(io, s3):
 
 def test_cells_that_are_too_many_to_come_with_the_footer_take_one_request(lake, monkeypatch):
     monkeypatch.setattr(index_version, "SMALL_CELLS", 0)
-    lake.delay = 0.05
+    monkeypatch.setattr(PuffinReader, "came_along", lambda *_: False)
+    lake.delay = 0.2
     index = opened(lake)
     index.search(QUERIES[:1], 5)
-    assert lake.rounds() <= 4
+    assert lake.rounds() == 4
+
+
+def test_what_is_not_beside_the_footer_is_read_by_itself(lake, monkeypatch):
+    monkeypatch.setattr(index_files, "END_BYTES", 64)
+    index = opened(lake)
+    answers = index.search(QUERIES, 5, columns=["id"])
+    requests = len(lake.requests)
+    monkeypatch.undo()
+    assert opened(lake).search(QUERIES, 5, columns=["id"]).equals(answers)
+    assert len(lake.requests) < requests
+
+
+def with_a_delta(words, monkeypatch, least_bytes):
+    """Add rows to the index that become a delta; from now on nothing is on local disk."""
+    words.refresh().append(builds.rows(range(ROWS, ROWS + 40)))
+    refreshes.refresh(words, DECLARED, "delta")
+    monkeypatch.setenv("PUFFIN_ANN_RANGES_MIN_BYTES", str(least_bytes))
+    settings.cache_clear()
+    forget_cache()
+
+
+@pytest.mark.parametrize("least_bytes", [0, 8 << 20])
+def test_deltas_and_small_shards_are_brought_while_ranges_are_read(
+    lake, words_on_s3, monkeypatch, least_bytes
+):
+    with_a_delta(words_on_s3, monkeypatch, least_bytes)
+    lake.delay = 0.2
+    index = opened(lake)
+    kinds = {shard.kind for shard in index.version.routing.shards}
+    added = builds.rows(range(ROWS, ROWS + 1)).column("embedding")[0].as_py()
+    found = index.search(np.array([added], np.float32), 5)
+    assert kinds == {"graph", "delta"}
+    assert found.column("distance")[0].as_py() == 0.0
+    assert (report(found)["bytes_by_ranges"] > 0) == (least_bytes == 0)
+    assert lake.rounds() <= 3
+
+
+@pytest.mark.parametrize("least_bytes", [0, 8 << 20])
+def test_what_is_brought_is_what_shards_brought_one_by_one_answer(
+    lake, words_on_s3, monkeypatch, least_bytes
+):
+    with_a_delta(words_on_s3, monkeypatch, least_bytes)
+    answers = opened(lake).search(QUERIES, 5, columns=["id"])
+    forget_cache()
+    monkeypatch.setattr(together, "MOST_BYTES", -1)
+    lake.delay = 0.02
+    again = opened(lake).search(QUERIES, 5, columns=["id"])
+    assert again.equals(answers)
+    assert lake.rounds() > 4, "so many it took before"
+
+
+@pytest.mark.parametrize("least_bytes", [0, 8 << 20])
+def test_an_answer_of_codes_alone_takes_four_round_trips(
+    words_on_s3, proxy, monkeypatch, least_bytes
+):
+    monkeypatch.setattr("puffin_ann.ann.ivf.lists.LEAST_ROWS", 4)
+    builds.build(LEAN, "first")
+    monkeypatch.setenv("PUFFIN_ANN_RANGES_MIN_BYTES", str(least_bytes))
+    settings.cache_clear()
+    forget_cache()
+    KEPT.clear()
+    proxy.delay = 0.2
+    table = load_table(LEAN.table)
+    proxy.reset()
+    found = open_index(table, LEAN.name, cache="none").search(QUERIES[:1], 5)
+    assert (report(found)["bytes_by_ranges"] > 0) == (least_bytes == 0)
+    assert proxy.rounds() <= 4
 
 
 def test_an_object_that_is_gone_or_cut_short_is_told(io, s3):

@@ -1,4 +1,4 @@
-"""Which shard each cell goes to: near cells together, shards about equally large."""
+"""Which shard each cell goes to, and their order: near cells together, shards equally large."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -6,6 +6,8 @@ from numpy.typing import ArrayLike, NDArray
 from puffin_ann.errors import TooFewRowsError
 
 POWER_ROUNDS = 32
+ORDER_ROUNDS = 8
+"""For the order of cells the axis need not be exact."""
 
 
 def assign_cells_to_shards(
@@ -48,14 +50,39 @@ def assign_cells_to_shards(
     return result
 
 
-def _main_axis(points: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+def near_in_order(centroids: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Return an order of cells in which many of those near each other are side by side, (k,) int64.
+
+    Rows of a shard stand in the order of cells: so what a query is compared with is in fewer runs,
+    to be read by fewer requests. It is halved as for shards, down to pairs.
+
+    Args:
+        centroids: `(k, dc) float32`.
+    """
+    wide = np.asarray(centroids, dtype=np.float64)
+    order, pending = [], [np.arange(len(wide))]
+    while pending:
+        members = pending.pop()
+        if len(members) <= 2:
+            order.append(members)
+            continue
+        along = wide[members] @ _main_axis(wide[members], np.ones(len(members)), ORDER_ROUNDS)
+        ordered = members[np.argsort(along, kind="stable")]
+        half = len(ordered) // 2
+        pending += [ordered[half:], ordered[:half]]
+    return np.concatenate(order)
+
+
+def _main_axis(
+    points: NDArray[np.float64], weights: NDArray[np.float64], rounds: int = POWER_ROUNDS
+) -> NDArray[np.float64]:
     """Return the direction of largest weighted spread, without a d × d matrix."""
     shares = weights + weights.sum() / len(weights) * 1e-3 + 1e-12
     shares /= shares.sum()
     centred = points - shares @ points
     spread = np.einsum("ij,ij->i", centred, centred) * shares
     axis: NDArray[np.float64] = centred[int(spread.argmax())]
-    for _ in range(POWER_ROUNDS):
+    for _ in range(rounds):
         norm = np.linalg.norm(axis)
         if norm == 0.0:
             break

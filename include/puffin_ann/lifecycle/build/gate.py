@@ -71,6 +71,8 @@ def run_gate(
     wider = choose_wider(index, chooser, (width, probe), target=target)
     scanned, found = choose_scanned_cells(index, chooser, rest, target=target)
     log.info("gate: recall@%d %.4f of the %d nearest cells alone", meter.k, found, scanned)
+    if routing.vectors == "none":  # then lists are looked through, as widely as on local disk
+        found = measure.recall
     elapsed = time.monotonic() - began
     final = staged_index.measured(
         routing,
@@ -112,6 +114,7 @@ def require_passed(gated: Gated, index: str) -> None:
     Raises:
         RecallTooLowError: the measured recall is under the target; says what was measured.
     """
+    _require_scan_passed(gated, index)
     if gated.recall >= gated.target:
         return
     raise RecallTooLowError(
@@ -120,4 +123,15 @@ def require_passed(gated: Gated, index: str) -> None:
         f"the declared recall_target of {gated.target}; nothing was published. Raise what the "
         "algorithm spends (R and alpha of vamana, M and ef_construction of hnsw) or "
         "gate.queries, or lower recall_target"
+    )
+
+
+def _require_scan_passed(gated: Gated, index: str) -> None:
+    if gated.scan_recall >= gated.target:
+        return
+    raise RecallTooLowError(
+        f"index {index!r}: a search that has no shard on local disk, and compares the rows of the "
+        f"{gated.scan_partitions} nearest cells, has recall@{gated.k} {gated.scan_recall:.4f} "
+        f"({gated.queries} queries), under the declared recall_target of {gated.target}; nothing "
+        "was published. Lower partitions_per_shard or recall_target, or raise gate.queries"
     )

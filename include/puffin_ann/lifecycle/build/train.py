@@ -103,6 +103,7 @@ def train(plan: BuildPlan, rows: VectorRows, *, threads: int) -> TrainResult:
     cells = plan.cell_count
     enough = space[np.arange(max(usable, cells)) % usable]
     centroids = kmeans.train(enough, cells, seed=declaration.seed, threads=threads)
+    centroids = centroids[shard_assignment.near_in_order(centroids)]
     nearest, _ = kmeans.assign(space, centroids, threads=threads)
     sizes = np.bincount(nearest, minlength=cells)
     shards = shard_assignment.assign_cells_to_shards(centroids, sizes, plan.shard_count)
