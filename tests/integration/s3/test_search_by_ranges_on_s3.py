@@ -222,11 +222,10 @@ def test_cells_that_are_too_many_to_come_with_the_footer_take_one_request(lake, 
 
 
 def test_what_is_not_beside_the_footer_is_read_by_itself(lake, monkeypatch):
-    monkeypatch.setattr(index_files, "END_BYTES", 64)
-    index = opened(lake)
-    answers = index.search(QUERIES, 5, columns=["id"])
+    with monkeypatch.context() as patch:
+        patch.setattr(index_files, "END_BYTES", 64)
+        answers = opened(lake).search(QUERIES, 5, columns=["id"])
     requests = len(lake.requests)
-    monkeypatch.undo()
     assert opened(lake).search(QUERIES, 5, columns=["id"]).equals(answers)
     assert len(lake.requests) < requests
 
@@ -268,6 +267,31 @@ def test_what_is_brought_is_what_shards_brought_one_by_one_answer(
     again = opened(lake).search(QUERIES, 5, columns=["id"])
     assert again.equals(answers)
     assert lake.rounds() > 4, "so many it took before"
+
+
+@pytest.mark.parametrize("problem", ["503", "damage"])
+def test_what_is_wrong_with_shards_brought_together_is_told(
+    lake, words_on_s3, monkeypatch, s3, problem
+):
+    with_a_delta(words_on_s3, monkeypatch, 8 << 20)
+    index = opened(lake)
+    if problem == "503":
+        lake.fail(problem, f"GET .*{INDEX_FILES}")
+        with pytest.raises(StoreUnavailableError, match=INDEX_FILES):
+            index.search(QUERIES, 5)
+        lake.reset()
+        assert report(index.search(QUERIES, 5))["damaged"] == []
+        return
+    key = index.version.path.removeprefix(f"s3://{BUCKET}/")
+    data = bytearray(s3.get_object(Bucket=BUCKET, Key=key)["Body"].read())
+    for blob in index.version.own_blobs:
+        if blob.type == "puffin-ann-graph-v1":
+            data[blob.offset + blob.length // 2] ^= 1
+    s3.put_object(Bucket=BUCKET, Key=key, Body=bytes(data))
+    found = index.search(QUERIES[:1], 5)
+    assert len(report(found)["damaged"]) == 1
+    near = np.sort(builds.distances("l2", QUERIES[0], builds.live(words_on_s3)[1]))[:5]
+    np.testing.assert_allclose(found.column("distance").to_numpy(), near, rtol=1e-6)
 
 
 @pytest.mark.parametrize("least_bytes", [0, 8 << 20])

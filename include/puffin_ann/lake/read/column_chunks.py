@@ -39,7 +39,7 @@ TAIL = len(MAGIC) + 4
 DECODED_FOOTER = 8
 """Times its length that a footer takes in memory, at most."""
 
-ROUND_BYTES = 64 * MIB
+ROUND_BYTES = 128 * MIB
 """Bytes of column chunks that are read at once, at most, if they are more than one."""
 
 WORTH_A_THREAD = MIB // 4

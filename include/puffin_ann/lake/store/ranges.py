@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from pyiceberg.io import FileIO
@@ -103,9 +103,23 @@ def _joined(wanted: Sequence[Range], *, few: bool) -> list[Range]:
     gaps = sorted(
         after.start - before.stop for before, after in pairwise(found) if before.uri == after.uri
     )
-    spare = SPARE * sum(part.stop - part.start for part in found)
-    closed = sum(read <= spare for read in accumulate(gaps[:too_many]))
-    return list(_within(gaps[closed - 1], found)) if closed else found
+    return list(_within(_widest(gaps, too_many, SPARE * _bytes_of(found)), found))
+
+
+def _widest(gaps: Sequence[int], too_many: int, spare: float) -> int:
+    """Return the longest of ascending gaps to read along: so many, and no more bytes than spare."""
+    widest = NEAR
+    for gap, alike in groupby(gaps):
+        count = len(list(alike))
+        spare -= gap * count
+        if too_many <= 0 or spare < 0:
+            break
+        widest, too_many = gap, too_many - count
+    return widest
+
+
+def _bytes_of(ranges: Sequence[Range]) -> int:
+    return sum(part.stop - part.start for part in ranges)
 
 
 def _within(gap: int, ordered: Sequence[Range]) -> Iterator[Range]:

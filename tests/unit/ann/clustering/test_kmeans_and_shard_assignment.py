@@ -122,3 +122,20 @@ def test_equal_centroids_are_spread_all_the_same():
 def test_more_shards_than_partitions_are_refused():
     with pytest.raises(TooFewRowsError, match="2 partitions"):
         shard_assignment.assign_cells_to_shards(np.zeros((2, 3), np.float32), [1, 1], 3)
+
+
+@given(st.integers(1, 70), st.integers(1, 5), st.integers(0, 5))
+def test_an_order_of_cells_has_each_once(cells, dimension, copies):
+    centroids = np.random.default_rng(cells).normal(size=(cells, dimension)).astype(np.float32)
+    centroids[:copies] = centroids[0]
+    order = shard_assignment.near_in_order(centroids)
+    np.testing.assert_array_equal(np.sort(order), np.arange(cells))
+
+
+def test_cells_near_each_other_are_side_by_side():
+    generator = np.random.default_rng(4)
+    centres = 10 * generator.normal(size=(16, 6)).astype(np.float32)
+    centroids = generator.permutation(blobs(centres, 8))
+    group = ((centroids[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
+    ordered = group[shard_assignment.near_in_order(centroids)]
+    assert np.count_nonzero(np.diff(ordered)) == 15

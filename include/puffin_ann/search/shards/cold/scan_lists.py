@@ -209,9 +209,7 @@ def _locators(
     shards: ColdShards, searches: Sequence[ListSearch], ranges: Sequence[Sequence[Range]]
 ) -> Iterator[list[memoryview]]:
     """Give what says where rows of each shard are, read of all at once where it was not before."""
-    known = [
-        search.locators_of(parts) for search, parts in zip(searches, ranges, strict=True)
-    ]
+    known = [search.locators_of(parts) for search, parts in zip(searches, ranges, strict=True)]
     unknown = [at for at, data in enumerate(known) if data is None]
     read = _read(shards, [searches[at] for at in unknown], [ranges[at] for at in unknown])
     yield from (next(read) if data is None else data for data in known)
