@@ -9,5 +9,6 @@ blob tells of any more; `tie_breaks` orders equal distances; `range` gives the s
 a range search compares; `among` answers under conditions: `sifting` tries near rows first,
 `comparison` compares all that may be answered, `costs` tells where that pays; `few` has several
 shards answer a few queries in one call, which looks up where their rows are `located`; `cold`
-searches shards that are not on local disk by ranges of their blobs.
+searches shards that are not on local disk by ranges of their blobs, and `meanwhile` those that are
+too small for that are read `together`.
 """
