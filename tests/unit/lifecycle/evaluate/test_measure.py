@@ -164,9 +164,21 @@ def timed(monkeypatch):
 
 def test_the_pair_of_the_best_round_is_the_fastest_whatever_delayed_the_others(timed):
     rounds = measure.TIMED_ROUNDS
-    index = timed({(16, 4): [9.0] * (rounds - 1) + [1.0], (32, 2): [2.0] * rounds})
+    delayed = [9.0, 2.5, *[9.0] * (rounds - 3), 1.0]
+    index = timed({(16, 4): delayed, (32, 2): [2.0] * rounds})
     assert meter([[1]]).fastest(index, [(16, 4), (32, 2)]) == (16, 4)
     assert index.order[:4] == [(16, 4), (32, 2), (16, 4), (32, 2)]
+
+
+def test_a_pair_that_is_far_slower_twice_is_timed_no_more(timed):
+    rounds = measure.TIMED_ROUNDS
+    pairs = [(16, 4), (24, 3), (32, 2)]
+    index = timed({(16, 4): [3.0, 2.7], (24, 3): [2.1] * rounds, (32, 2): [2.0] * rounds})
+    assert meter([[1]]).fastest(index, pairs) == (32, 2)
+    assert [index.order.count(pair) for pair in pairs] == [2, rounds, rounds]
+    index = timed({(16, 4): [3.0, 2.7], (24, 3): [5.0, 5.0], (32, 2): [2.0, 2.0]})
+    assert meter([[1]]).fastest(index, pairs) == (32, 2)
+    assert len(index.order) == 2 * len(pairs)
 
 
 def test_a_single_pair_is_not_timed(timed):
