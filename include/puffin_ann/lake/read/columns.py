@@ -1,6 +1,6 @@
 """Columns of single rows or of row groups of data files, in the table's current schema."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -223,6 +223,11 @@ class RowGroupReader:
     def missing(self) -> frozenset[int]:
         """Field ids of columns that the file lacks: null, or the column's initial default."""
         return self._projection.missing
+
+    @property
+    def names_by_id(self) -> Mapping[int, str]:
+        """Names in the file of the columns that it has, by field id."""
+        return self._projection.names_by_id
 
     def read(self, row_group: int) -> pa.Table:
         """Return all rows of a row group; raises as `ColumnReader.rows` does."""

@@ -8,14 +8,24 @@ are equal as Java's `Double.equals` has it: NaN equals NaN, and -0.0 is not 0.0 
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from functools import partial, reduce
 from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from pyiceberg.expressions import (
+    And,
+    BooleanExpression,
+    GreaterThanOrEqual,
+    IsNull,
+    LessThanOrEqual,
+    Or,
+    Reference,
+)
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -26,9 +36,11 @@ from pyroaring import BitMap
 from puffin_ann.errors import FormatError, UnsupportedTableError
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.read.columns import RowGroupReader
+from puffin_ann.lake.read.conditions.row_group_statistics import statistics_of
 from puffin_ann.lake.read.errors import open_parquet
 from puffin_ann.lake.read.live_files import DeleteFile, LiveFile
 from puffin_ann.lake.read.parquet import open_file
+from puffin_ann.lake.read.pruning import Pruning
 
 DELETE_FILE = "delete file"
 
@@ -39,7 +51,8 @@ ABSENT = -1
 def deleted_by_equality(table: Table, files: Iterable[LiveFile]) -> dict[str, BitMap]:
     """Return, by path, the positions that equality deletes take from each data file.
 
-    Each delete file is read once, and of data files the columns that deletes compare.
+    Each delete file is read once, and of data files the columns that deletes compare, as far as
+    their row groups may hold one of the keys by what footers say of them.
 
     Args:
         table: the files' table; columns are those of any of its schemas.
@@ -63,11 +76,9 @@ def deleted_by_equality(table: Table, files: Iterable[LiveFile]) -> dict[str, Bi
         found = BitMap()
         with open_file(table.io, file.path) as parquet:
             for group in groups:
-                first = 0
-                for rows in _read(table, group[0].equality_ids, file.path, parquet):
-                    here = keys[group].contain(rows)
-                    found |= BitMap(np.flatnonzero(here) + first)
-                    first += len(here)
+                reader = _KeyReader(table, group[0].equality_ids, file.path, parquet)
+                for first, rows in reader.row_groups_near(keys[group]):
+                    found |= BitMap(np.flatnonzero(keys[group].contain(rows)) + first)
         return found
 
     wanted = [(file, groups) for file, groups in by_file.values() if groups]
@@ -87,6 +98,7 @@ class DeletedKeys:
 
     def __init__(self, tables: Sequence[pa.Table]) -> None:
         keys = pa.concat_tables(tables)
+        self._bounds = [_bounds_of(column) for column in keys.columns]
         self._values: list[pa.Array] = []
         self._combined: list[NDArray[np.int64]] = []
         codes = np.zeros(len(keys), np.int64)
@@ -98,6 +110,24 @@ class DeletedKeys:
             codes = codes * len(values) + _places(column, values)
             self._combined.append(np.unique(codes))
             codes = np.searchsorted(self._combined[-1], codes)
+
+    def near(self, schema: Schema) -> Pruning | None:
+        """Return what tells of rows if one may equal a key; None where all may.
+
+        Args:
+            schema: of the keys' columns.
+        """
+        parts = [
+            bounds.expression(field.name)
+            for field, bounds in zip(schema.fields, self._bounds, strict=True)
+            if bounds is not None
+        ]
+        if not parts:
+            return None
+        try:
+            return Pruning(schema, {}, reduce(And, parts))
+        except (TypeError, ValueError):  # values that PyIceberg has no literals of
+            return None
 
     def contain(self, rows: pa.Table) -> NDArray[np.bool_]:
         """Tell of rows, with the keys' columns in their order, whether they equal a key; `(n,)`."""
@@ -126,35 +156,62 @@ def _by_columns(file: LiveFile) -> list[tuple[DeleteFile, ...]]:
 
 def _read_keys(table: Table, delete: DeleteFile) -> pa.Table:
     with open_parquet(table.io, delete.path, DELETE_FILE) as parquet:
-        return pa.concat_tables(
-            _read(table, delete.equality_ids, delete.path, parquet, is_whole=True)
-        )
+        return _KeyReader(table, delete.equality_ids, delete.path, parquet).all_keys()
 
 
-def _read(
-    table: Table,
-    field_ids: Sequence[int],
-    path: str,
-    parquet: pq.ParquetFile,
-    *,
-    is_whole: bool = False,
-) -> Iterator[pa.Table]:
-    """Yield columns of each row group, in their own types; at least one table, if of no rows.
+class _KeyReader:
+    """Reads the columns that deletes compare, in their own types.
 
-    Raises:
-        FormatError: with `is_whole`, the file lacks a column.
+    Args:
+        table: of the file.
+        field_ids: of the columns.
+        path: of the file, for messages.
+        parquet: the file, open.
     """
-    schema = Schema(*(_key_field(table, field_id) for field_id in field_ids))
-    reader = RowGroupReader(table, schema, path, parquet)
-    if is_whole and reader.missing:
-        raise FormatError(
-            f"{path} is to delete rows by the columns with field ids {list(field_ids)}, and has "
-            f"no {sorted(reader.missing)}"
-        )
-    types = schema_to_pyarrow(schema, include_field_ids=False)
-    yield types.empty_table()
-    for number in range(parquet.num_row_groups):
-        yield reader.read(number).cast(types)
+
+    def __init__(
+        self, table: Table, field_ids: Sequence[int], path: str, parquet: pq.ParquetFile
+    ) -> None:
+        self._schema = Schema(*(_key_field(table, field_id) for field_id in field_ids))
+        self._reader = RowGroupReader(table, self._schema, path, parquet)
+        self._types = schema_to_pyarrow(self._schema, include_field_ids=False)
+        self._path, self._parquet = path, parquet
+
+    def all_keys(self) -> pa.Table:
+        """Return the rows of a delete file.
+
+        Raises:
+            FormatError: the file lacks a column.
+        """
+        missing = self._reader.missing
+        if missing:
+            ids = [field.field_id for field in self._schema.fields]
+            raise FormatError(
+                f"{self._path} is to delete rows by the columns with field ids {ids}, and has no "
+                f"{sorted(missing)}"
+            )
+        tables = [self._read(number) for number in range(self._parquet.num_row_groups)]
+        return pa.concat_tables([self._types.empty_table(), *tables])
+
+    def row_groups_near(self, keys: DeletedKeys) -> Iterator[tuple[int, pa.Table]]:
+        """Give the first position and the rows of row groups in which a key may be."""
+        metadata, named = self._parquet.metadata, self._reader.names_by_id
+        near = keys.near(self._schema)
+        columns = {
+            field.field_id: (named[field.field_id], field.field_type)
+            for field in self._schema.fields
+            if field.field_id in named
+        }
+        first = 0
+        for number in range(metadata.num_row_groups):
+            rows = metadata.row_group(number).num_rows
+            told = statistics_of(metadata, self._parquet.schema_arrow, number, columns)
+            if near is None or near.some_of(rows, told):
+                yield first, self._read(number)
+            first += rows
+
+    def _read(self, number: int) -> pa.Table:
+        return self._reader.read(number).cast(self._types)
 
 
 def _key_field(table: Table, field_id: int) -> NestedField:
@@ -169,6 +226,45 @@ def _key_field(table: Table, field_id: int) -> NestedField:
         f"{name_of(table)} has equality deletes by the column with field id {field_id}, which is "
         "no top-level column of a single value; run a compaction that applies them"
     )
+
+
+class _Bounds(NamedTuple):
+    """What the keys of a column lie between; None and None where all are null."""
+
+    least: Any
+    most: Any
+    has_null: bool
+
+    def expression(self, name: str) -> BooleanExpression:
+        """Return what a row has to match that equals one of them."""
+        term = Reference(name)
+        if self.least is None:
+            return IsNull(term=term)
+        between = And(
+            GreaterThanOrEqual(term=term, value=self.least),
+            LessThanOrEqual(term=term, value=self.most),
+        )
+        return Or(between, IsNull(term=term)) if self.has_null else between
+
+
+def _bounds_of(column: pa.ChunkedArray) -> _Bounds | None:
+    """Return the bounds of keys; None where there are none, or bounds do not tell what is equal."""
+    kind = column.type
+    if not len(column) or not any(is_kind(kind) for is_kind in _ORDERED):
+        return None
+    found = pc.min_max(column).as_py()
+    return _Bounds(found["min"], found["max"], column.null_count > 0)
+
+
+_ORDERED = (
+    pa.types.is_integer,
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_date,
+    pa.types.is_timestamp,
+    pa.types.is_decimal,
+)
+"""Types whose values are equal in a file just where they are equal here, and lie in one order."""
 
 
 def _comparable(column: pa.ChunkedArray) -> pa.Array:

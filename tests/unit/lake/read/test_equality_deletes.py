@@ -2,13 +2,28 @@
 
 import datetime
 import decimal
+import io
 import struct
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    LongType,
+    NestedField,
+    StringType,
+)
 
+from puffin_ann.lake.read.conditions.row_group_statistics import statistics_of
 from puffin_ann.lake.read.equality_deletes import DeletedKeys
 
 OTHER_NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8_0000_0000_0001))[0]
@@ -22,6 +37,18 @@ few = {
     pa.decimal128(9, 2): st.sampled_from([decimal.Decimal("1.50"), decimal.Decimal("-3.00")]),
     pa.date32(): st.sampled_from([datetime.date(2024, 2, 29), datetime.date(1969, 12, 31)]),
     pa.binary(2): st.sampled_from([b"ab", b"\0\0"]),
+}
+
+
+ICEBERG = {
+    pa.int64(): LongType(),
+    pa.large_string(): StringType(),
+    pa.float64(): DoubleType(),
+    pa.float32(): FloatType(),
+    pa.bool_(): BooleanType(),
+    pa.decimal128(9, 2): DecimalType(9, 2),
+    pa.date32(): DateType(),
+    pa.binary(2): BinaryType(),
 }
 
 
@@ -50,6 +77,44 @@ def test_a_row_is_deleted_just_where_all_its_columns_equal_those_of_one_key(draw
     keys = {tuple(map(as_iceberg_compares, key)) for several, _ in deletes for key in several}
     found = DeletedKeys([table for _, table in deletes]).contain(table)
     assert found.tolist() == [tuple(map(as_iceberg_compares, row)) in keys for row in rows]
+
+
+@given(tables(), st.integers(1, 4))
+def test_no_row_group_that_holds_a_key_is_left_out(drawn, size) -> None:
+    deletes, (_, table) = drawn
+    keys = DeletedKeys([table for _, table in deletes])
+    fields = [
+        NestedField(at + 1, field.name, ICEBERG[field.type], required=False)
+        for at, field in enumerate(table.schema)
+    ]
+    near = keys.near(Schema(*fields))
+    stream = io.BytesIO()
+    pq.write_table(table, stream, row_group_size=size)
+    parquet = pq.ParquetFile(stream)
+    columns = {field.field_id: (field.name, field.field_type) for field in fields}
+    for number in range(parquet.num_row_groups):
+        told = statistics_of(parquet.metadata, parquet.schema_arrow, number, columns)
+        rows = parquet.read_row_group(number).cast(table.schema)
+        if keys.contain(rows).any():
+            assert near is None or near.some_of(len(rows), told)
+
+
+@pytest.mark.parametrize(
+    ("values", "read"),
+    [([10, 20], [1, 2]), ([None], [3]), ([44, None], [3, 4]), ([200], []), ([0, 99], range(10))],
+)
+def test_row_groups_without_a_key_are_left_out(values, read) -> None:
+    numbers = [None if number == 35 else number for number in range(100)]
+    schema = Schema(NestedField(1, "id", LongType(), required=False))
+    near = DeletedKeys([pa.table({"id": pa.array(values, pa.int64())})]).near(schema)
+    stream = io.BytesIO()
+    pq.write_table(pa.table({"id": numbers}), stream, row_group_size=10)
+    parquet = pq.ParquetFile(stream)
+    told = [
+        statistics_of(parquet.metadata, parquet.schema_arrow, number, {1: ("id", LongType())})
+        for number in range(parquet.num_row_groups)
+    ]
+    assert [number for number in range(len(told)) if near.some_of(10, told[number])] == list(read)
 
 
 @pytest.mark.parametrize("columns", [1, 5])
