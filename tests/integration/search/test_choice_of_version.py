@@ -94,9 +94,9 @@ def test_of_a_table_that_goes_on_the_newest_version_alone_is_read(words, monkeyp
         words.append(builds.rows(range(100 + 10 * number, 105 + 10 * number)))
     opened = []
 
-    def counted(io, path, length=None):
+    def counted(io, path, length=None, **options):
         opened.append(path)
-        return open_puffin(io, path, length)
+        return open_puffin(io, path, length, **options)
 
     monkeypatch.setattr(published, "open_puffin", counted)
     index = open_index(words.refresh(), builds.INDEX)

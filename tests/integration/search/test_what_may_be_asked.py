@@ -59,6 +59,10 @@ def test_effort_is_a_whole_number_and_all_cells_are_the_most(words):
         assert all_cells.equals(index.search(queries, 3, probe_partitions=4))
 
 
+def warnings(caplog):
+    return [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+
+
 def test_queries_of_zeros_are_warned_of_once_by_cosine_and_answered(words, caplog):
     builds.build(builds.declaration(algorithm="vamana", metric="cosine"), "run")
     index = open_index(words.refresh(), builds.INDEX)
@@ -66,10 +70,9 @@ def test_queries_of_zeros_are_warned_of_once_by_cosine_and_answered(words, caplo
     asked = (lambda some: index.search(some, 3), lambda some: index.within(some, 1.5))
     for search in asked:
         caplog.clear()
-        with caplog.at_level(logging.WARNING, "puffin_ann"):
-            found = search(np.stack([QUERY, zeros, zeros]))
-        (warning,) = caplog.records
-        assert "'words_index': 2 queries are all zeros, without a direction" in warning.message
+        found = search(np.stack([QUERY, zeros, zeros]))
+        (warning,) = warnings(caplog)
+        assert "'words_index': 2 queries are all zeros, without a direction" in warning
         report = json.loads(found.schema.metadata[b"puffin_ann"])
         assert report["queries_of_zeros"] == 2
         distances = found["distance"].to_numpy()[found["query"].to_numpy() == 1]
@@ -77,7 +80,7 @@ def test_queries_of_zeros_are_warned_of_once_by_cosine_and_answered(words, caplo
         assert len({*distances.tolist()}) == 1
         caplog.clear()
         search(QUERY)
-        assert not caplog.records
+        assert not warnings(caplog)
 
 
 def test_queries_of_zeros_are_like_others_by_other_metrics(words, caplog):
@@ -85,4 +88,4 @@ def test_queries_of_zeros_are_like_others_by_other_metrics(words, caplog):
     index = open_index(words.refresh(), builds.INDEX)
     found = index.search(np.zeros(builds.DIMENSION, np.float32), 3)
     assert json.loads(found.schema.metadata[b"puffin_ann"])["queries_of_zeros"] == 0
-    assert not caplog.records
+    assert not warnings(caplog)
