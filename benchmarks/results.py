@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from llvmlite import binding
 from pydantic import BaseModel, ConfigDict
 
 from benchmarks.data import ROOT
@@ -146,4 +147,6 @@ def _processor() -> str:
     fields = dict(line.split(":", 1) for line in lines if ":" in line)
     names = {key.strip(): value.strip() for key, value in fields.items()}
     wide = "AVX-512 VBMI" if "avx512_vbmi" in names.get("flags", "") else "no AVX-512 VBMI"
-    return f"{names.get('model name', platform.processor())} ({wide})"
+    # What clouds call a model is several generations; LLVM tells them apart.
+    kind = binding.get_host_cpu_name()
+    return f"{names.get('model name', platform.processor())} ({kind}, {wide})"

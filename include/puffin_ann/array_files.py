@@ -30,6 +30,8 @@ def load_array(source: Path | BinaryIO, *, mapped: bool = False) -> NDArray[Any]
             array: NDArray[Any] = np.load(
                 source, mmap_mode="r" if mapped else None, allow_pickle=False
             )
-        except EOFError as error:  # of an empty file, as a power failure may leave one
-            raise ValueError(str(error)) from None
+        except (OSError, ValueError):
+            raise
+        except Exception as error:  # an empty file, or whatever reading a damaged header trips over
+            raise ValueError(f"{type(error).__name__}: {error}") from None
     return array

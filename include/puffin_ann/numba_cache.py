@@ -20,12 +20,14 @@ kernel is not in the cache, Numba's compiler does the same anyway before it begi
 
 import errno
 import hashlib
+import io
 import logging
 import os
 import pickle
 import re
 import stat
 import sys
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -49,6 +51,8 @@ from puffin_ann.uncollected import uncollected
 log = logging.getLogger("puffin_ann.kernels")
 
 SUFFIX = ".kernel"
+CHECKSUM_BYTES = 4
+"""Of a file, before what it has a checksum of: machine code that is damaged ends the process."""
 RUNTIME = "runtime.library"
 """What all kernels that make arrays call, beside them; see `numba_start`."""
 
@@ -135,7 +139,8 @@ class KernelCache(_CacheOfNumba):  # type: ignore[misc]
                 found = _load(folder / self._file_name(key), key, is_ours)
             if found is not None:
                 rebuild: Any = CompileResult._rebuild
-                return rebuild(target_context, *found)
+                with _telling(folder / self._file_name(key)):
+                    return rebuild(target_context, *found)
         _tell_compiling(self._places, codegen.magic_tuple())
         numba_start.have_extensions()
         return None
@@ -148,8 +153,9 @@ class KernelCache(_CacheOfNumba):  # type: ignore[misc]
         for folder, is_ours, made_for in self._sources(processor):
             found = _load(folder / RUNTIME, _runtime_key(made_for), is_ours)
             if found is not None:
-                numba_start.take_runtime(target_context, found)
-                return
+                with _telling(folder / RUNTIME):
+                    numba_start.take_runtime(target_context, found)
+                    return
         made, kept = numba_start.make_runtime(target_context), self._places.kept
         if made is not None and kept is not None:
             folder = kept / processor_folder(processor, self._places.level)
@@ -230,7 +236,9 @@ def _runtime_key(processor: tuple[str, str, str]) -> str:
     return "\n".join(("runtime", *processor, *COMPILER))
 
 
-COMPILER = (sys.implementation.cache_tag or "", numba.__version__, llvmlite.__version__)
+FORM = "2"
+"""Of these files."""
+COMPILER = (sys.implementation.cache_tag or "", numba.__version__, llvmlite.__version__, FORM)
 """What compiles the kernels, and what loads them."""
 
 
@@ -321,19 +329,29 @@ def _code() -> os.stat_result:
 
 def _load(path: Path, key: str, is_ours: bool) -> Any:
     """Return what was kept of a kernel; None if there is nothing, or it is not to be used."""
+    with suppress(FileNotFoundError), _telling(path), _opened(path, is_ours) as file:
+        data = file.read()
+        if zlib.crc32(data[CHECKSUM_BYTES:]).to_bytes(CHECKSUM_BYTES, "little") != data[:4]:
+            raise ValueError("its bytes are not those that were written")
+        content = io.BytesIO(data[CHECKSUM_BYTES:])
+        return numba_start.load(content) if numba_start.load(content) == key else None
+    return None
+
+
+@contextmanager
+def _telling(path: Path) -> Iterator[None]:
+    """Take a kernel that cannot be loaded, whatever its bytes trip over, for one that is gone."""
     try:
-        with _opened(path, is_ours) as file:  # of our own alone
-            return numba_start.load(file) if numba_start.load(file) == key else None
+        yield
     except FileNotFoundError:
-        return None
-    except Exception as error:  # whatever unpickling of damaged bytes trips over
+        raise
+    except Exception as error:
         log.warning(
             "compiled kernel %s is not used: %s: %s; it is compiled again",
             path,
             type(error).__name__,
             error,
         )
-        return None
 
 
 def _opened(path: Path, is_ours: bool) -> BinaryIO:
@@ -363,9 +381,9 @@ def _is_trusted(descriptor: int, status: os.stat_result, is_ours: bool) -> bool:
 def _save(path: Path, key: str, reduced: Any) -> None:
     payload = _pickled(reduced)
     os.makedirs(path.parent, mode=0o700, exist_ok=True)
+    content = pickle.dumps(key) + payload
     with _replaced(path) as file:
-        pickle.dump(key, file)
-        file.write(payload)
+        file.write(zlib.crc32(content).to_bytes(CHECKSUM_BYTES, "little") + content)
 
 
 @contextmanager

@@ -187,11 +187,14 @@ class Settings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _from_environment(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Add what the environment says of whatever is not given; case is of no account."""
+        """Add what the environment says of whatever is not given; case is of no account.
+
+        An empty variable says nothing, as if it were not set.
+        """
         found = {
             name.upper().removeprefix(PREFIX).lower(): value
             for name, value in os.environ.items()
-            if name.upper().startswith(PREFIX)
+            if name.upper().startswith(PREFIX) and value
         }
         return {name: found[name] for name in cls.model_fields.keys() & found.keys()} | given
 

@@ -175,7 +175,9 @@ def test_what_was_kept_is_loaded_for_its_key_alone_and_by_this_user_alone(file):
     assert [path.stat().st_mode & 0o777 for path in file.parent.iterdir()] == [0o600]
 
 
-@pytest.mark.parametrize("corrupt", ["loose", "link", "foreign", "cut short", "folder", "pipe"])
+@pytest.mark.parametrize(
+    "corrupt", ["loose", "link", "foreign", "cut short", "flipped", "folder", "pipe"]
+)
 def test_a_file_that_cannot_be_trusted_or_read_is_as_if_it_were_not_there(
     file, monkeypatch, caplog, corrupt
 ):
@@ -194,6 +196,10 @@ def corrupted(path: Path, how: str, monkeypatch) -> None:
         monkeypatch.setattr(numba_cache.private_folders, "_is_trusted", lambda uid: False)
     elif how == "cut short":
         path.write_bytes(path.read_bytes()[:-3])
+    elif how == "flipped":
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 4
+        path.write_bytes(data)
     else:
         path.unlink()
         path.mkdir() if how == "folder" else os.mkfifo(path)
@@ -214,6 +220,20 @@ def made_up(monkeypatch, tmp_path):
     numba_cache.kernels[:] = [
         cached for cached in numba_cache.kernels if cached.py_func is not kernel
     ]
+
+
+@pytest.mark.parametrize("name", ["*put_varints*", numba_cache.RUNTIME])
+def test_damaged_machine_code_is_compiled_again(tmp_path, name):
+    kept = {"PUFFIN_ANN_CACHE_DIR": tmp_path}
+    run("use", **kept)
+    (file,) = tmp_path.rglob(name)
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 200] = bytes(200)
+    file.write_bytes(data)
+    compiled, said = run("use", **kept)
+    assert f"{file} is not used" in said
+    assert compiled == (name != numba_cache.RUNTIME)
+    assert run("use", **kept) == (0, "")
 
 
 def test_where_kernels_cannot_be_kept_they_are_still_compiled(made_up, monkeypatch, caplog):

@@ -5,6 +5,7 @@ imported, and some modules report an error of their own instead. So the interrup
 handler that is installed before anything else of the command line is imported.
 """
 
+import atexit
 import signal
 import sys
 import threading
@@ -12,7 +13,7 @@ from types import FrameType
 
 from puffin_ann.errors import NotInstalledError
 from puffin_ann.extras import needing
-from puffin_ann.uncollected import uncollected
+from puffin_ann.uncollected import collect_no_more, uncollected
 
 AGAIN_AFTER = 0.05
 """Seconds until an interrupt is raised again that came where Python drops exceptions."""
@@ -23,6 +24,7 @@ INTERRUPTED = 130
 
 def run() -> None:
     """Run the command line in this process, to its end."""
+    atexit.register(collect_no_more)
     is_interrupted = False
 
     def interrupt(number: int, frame: FrameType | None) -> None:

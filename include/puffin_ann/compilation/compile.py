@@ -8,9 +8,10 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import chain, groupby
@@ -27,7 +28,7 @@ NATIVE = "native"
 """The target that is this machine's processor; the others are all processors of a level."""
 
 COMPLETE = "complete.json"
-"""In the folder of a processor when all its kernels are there: how many those are."""
+"""In the folder of a processor when all its kernels are there: how many, and their checksums."""
 
 LINES_TOLD = 15
 """Last lines of a process that failed."""
@@ -151,15 +152,29 @@ def _goal(target: str, base: Path) -> _Goal:
 
 
 def _complete(goal: _Goal) -> int | None:
-    """Return how many kernels there are for a goal; None if not all are there."""
+    """Return how many kernels there are for a goal; None if not all are there, and whole.
+
+    Those that are not whole are removed.
+    """
     try:
         told = json.loads((goal.folder / COMPLETE).read_bytes())
         is_of_these = told["exercises"] == _digest_of_exercises()
-        expected = int(told["kernels"])
-    except (OSError, ValueError, KeyError):
+        files = {str(name): int(checksum) for name, checksum in told["files"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    there = _count(goal.folder)
-    return there if is_of_these and there >= expected else None
+    broken = [name for name, checksum in files.items() if _checksum(goal.folder, name) != checksum]
+    for name in broken:
+        with suppress(OSError):  # then it cannot be made there, either, which is told
+            (goal.folder / name).unlink()
+    return _count(goal.folder) if is_of_these and not broken else None
+
+
+def _checksum(folder: Path, name: str) -> int | None:
+    """Return the checksum of a file; None if it cannot be read."""
+    try:
+        return zlib.crc32((folder / name).read_bytes())
+    except OSError:
+        return None
 
 
 def _digest_of_exercises() -> str:
@@ -184,10 +199,13 @@ def _completed(goal: _Goal, expected: int) -> int:
             f"only {there} of {expected} compiled kernels could be kept in {goal.folder}; see that "
             "there is room, and that nobody removes them"
         )
-    for file in goal.folder.iterdir():
+    (goal.folder / COMPLETE).unlink(missing_ok=True)
+    files = sorted(file for file in goal.folder.iterdir() if file.is_file())
+    for file in files:
         file.chmod(0o644)
     told = {
         "kernels": there,
+        "files": {file.name: _checksum(goal.folder, file.name) for file in files},
         "level": goal.level,
         "processor": goal.processor,
         "exercises": _digest_of_exercises(),

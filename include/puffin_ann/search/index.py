@@ -246,7 +246,7 @@ class Index(BoundVersion):
             return answer(index)
 
         first = self._serving.now(self)
-        brought, included = self.cache.statistics.filled_bytes, first._kept.bytes_read
+        brought, included = self.cache.statistics.read_bytes, first._kept.bytes_read
         with recording(recorder):
             answers = self._serving.by(self, noted)
         serving, opening = self._serving.now(self), self.opening
@@ -260,7 +260,7 @@ class Index(BoundVersion):
             opening,
             columns=question.columns,
             rows_left_out=serving.view.rows_to_scan if question.freshness == "indexed" else 0,
-            bytes_brought=self.cache.statistics.filled_bytes - brought,
+            bytes_brought=self.cache.statistics.read_bytes - brought,
             bytes_included=serving._kept.bytes_read - (included if serving is first else 0),
         )
 

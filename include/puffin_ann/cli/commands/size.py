@@ -60,7 +60,10 @@ def size(
     partitions_per_shard: Annotated[
         int, typer.Option(min=1, max=4096, help="k-means cells of a shard.")
     ] = 32,
-    files: Annotated[int, typer.Option(min=1, help="Data files of the table.")] = 1,
+    files: Annotated[
+        int | None,
+        typer.Option(min=1, help="Data files of the table.  [default: those of --table, else 1]"),
+    ] = None,
     include_bytes: Annotated[
         float,
         typer.Option(
@@ -73,7 +76,7 @@ def size(
         typer.Option(
             min=1,
             help="Cells that a query reads where no shard is on local disk; lists, with "
-            "--vectors none. A build measures how many it takes: `scan_partitions` of `status`.",
+            "--vectors none. A build measures how many it takes; `puffin-ann inspect` tells.",
         ),
     ] = 8,
     as_json: AsJson = False,
@@ -89,7 +92,8 @@ def size(
     from puffin_ann.engines import sizes
     from puffin_ann.search.shards.cold.requests import expected_requests
 
-    rows, dim, drawn_from = _known(rows, dim, table, column)
+    rows, dim, there, drawn_from = _known(rows, dim, table, column)
+    files = there if files is None else files
     if not 0 <= rows <= MOST_ROWS:
         raise BadInputError(f"--rows must be a number from 0 to {MOST_ROWS:.0e}, got {rows}")
     given: dict[str, Any] = {"vectors": vectors, "degree": degree, "codes": pq_m}
@@ -137,14 +141,14 @@ def size(
 
 def _known(
     rows: float | None, dim: int | None, table: str | None, column: str | None
-) -> "tuple[float, int, tuple[Table, str] | None]":
-    """Return rows and dimension, and the table and column to draw rows from, if one was given."""
+) -> "tuple[float, int, int, tuple[Table, str] | None]":
+    """Return rows, dimension and data files, and table and column to draw rows from, if given."""
     if table is None:
         if column is not None:
             raise BadInputError("--column is of a table: name that by --table")
         if rows is None or dim is None:
             raise BadInputError("give --rows and --dim, or --table")
-        return rows, dim, None
+        return rows, dim, 1, None
     from puffin_ann.lake.catalog.tables import load_table
     from puffin_ann.lifecycle.declare.look import look_at
 
@@ -152,7 +156,8 @@ def _known(
     seen = look_at(loaded, column)
     if dim not in (None, seen.dimension):
         raise BadInputError(f"--dim is {dim}; the vectors of {table} have {seen.dimension}")
-    return seen.rows if rows is None else rows, seen.dimension, (loaded, seen.column)
+    rows = seen.rows if rows is None else rows
+    return rows, seen.dimension, max(1, seen.files), (loaded, seen.column)
 
 
 def _links_of(table: "Table", column: str, shape: "Shape") -> "MeasuredLinks | None":

@@ -35,6 +35,7 @@ class Seen:
         column: the vector column.
         kind: its type, as Iceberg writes it.
         rows: live rows of the table.
+        files: data files that they are in.
         looked_at: rows read.
         dimension: of most of their vectors.
         shortest: the least norm of those that an index takes.
@@ -47,6 +48,7 @@ class Seen:
     column: str
     kind: str
     rows: int
+    files: int
     looked_at: int
     dimension: int
     shortest: float
@@ -92,6 +94,7 @@ def look_at(table: Table, column: str | None = None) -> Seen:
         column=column,
         kind=str(table.schema().find_field(found.field_id).field_type),
         rows=live.rows,
+        files=len(live.files),
         looked_at=len(rows),
         dimension=vectors.matrix.shape[1],
         shortest=float(norms.min()),

@@ -55,6 +55,7 @@ class CacheStatistics:
         hits: blobs of shards that were there.
         filled: blobs that were brought.
         filled_bytes: bytes that those take on disk.
+        read_bytes: bytes that were read for that, as the index's files have them.
         evicted: blobs that made way for others.
         evicted_bytes: bytes of those.
         read_by_ranges: bytes of shards that were read to answer without them.
@@ -64,6 +65,7 @@ class CacheStatistics:
     hits: int = 0
     filled: int = 0
     filled_bytes: int = 0
+    read_bytes: int = 0
     evicted: int = 0
     evicted_bytes: int = 0
     read_by_ranges: int = 0
@@ -229,6 +231,7 @@ class LocalCache:
         Seal.put(work)
         self.statistics.filled += 1
         self.statistics.filled_bytes += _bytes_of(work)
+        self.statistics.read_bytes += size
         if not self._make_room(_bytes_of(work)):
             self._tell(
                 f"a shard of {_bytes_of(work)} bytes is searched without the cache {self.root}: "

@@ -58,12 +58,12 @@ def _as_float32(queries: ArrayLike) -> NDArray[np.float32]:
     Raises:
         QueryError: they are none.
     """
-    if np.iscomplexobj(queries):
-        raise QueryError("queries are complex numbers; give real ones")
     try:
+        if np.iscomplexobj(queries):
+            raise QueryError("queries are complex numbers; give real ones")
         with np.errstate(over="ignore"):
             return np.ascontiguousarray(queries, dtype=np.float32)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise QueryError(f"queries are not numbers of one dimension: {error}") from None
 
 
@@ -187,9 +187,13 @@ def checked_distance(distance: float) -> float:
     """
     if isinstance(distance, bool) or not isinstance(distance, int | float | np.number):
         raise QueryError(f"distance is {distance!r}; it must be a number")
-    if np.isnan(distance):
+    try:
+        number = float(distance)
+    except OverflowError:
+        raise QueryError("distance is a number beyond float64") from None
+    if np.isnan(number):
         raise QueryError("distance is NaN; it must be a number")
-    return float(distance)
+    return number
 
 
 def require_products(found: pa.Table) -> None:

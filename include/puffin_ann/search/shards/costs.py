@@ -98,8 +98,9 @@ class Costs:
         What is done beside the work that the ways are chosen by is added, to be told.
         """
         others = self._others(self._near(allowed), allowed, queries)
+        masked = min(others[2], self._all_compared(allowed, queries))
         sifted = self._sifted(width, rows, allowed, queries, min(others))
-        searched: dict[Among, float] = {"masked": others[2], "sifted": sifted}
+        searched: dict[Among, float] = {"masked": masked, "sifted": sifted}
         seconds = self.of_comparisons(allowed, queries)
         called = SEARCHED * len(self._routing.shards)
         for among, cost in searched.items():
@@ -132,6 +133,17 @@ class Costs:
         cost = ways.compared(rows, self._routing.dimension, queries, math.inf)
         used = max(1, min(threads, rows // ROWS_WORTH_A_THREAD))
         note(Work.COMPARE, "", queries * cost, used * seconds, queries)
+
+    def _all_compared(self, allowed: AllowedRows, queries: int) -> float:
+        """Return the seconds of a query for which graphs compare all rows that may be answered.
+
+        They do where those are so few that a walk past the others would take longer.
+        """
+        rows, dimension = allowed.rows_answered, self._routing.dimension
+        called = ways.CALLED * len(self._routing.graph_ids) / max(1, queries)
+        return called + ways.compared_in_place(
+            rows, self._rows, dimension, queries, Coding.NEVER, math.inf
+        )
 
     def _near(self, allowed: AllowedRows) -> float:
         """Return the share of the rows near a query to expect that may be answered."""

@@ -151,6 +151,7 @@ class ShardTier:
         widths = np.where(probed, np.maximum(k, np.rint(shares * wide)), 0)
         cold, sources = list[int](), list[Source]()
         if by_ranges:
+            enter("read shards")
             with meanwhile(self._beside_ranges(widths)):
                 cold, sources = self._by_ranges(queries, k, widths)
         widths[:, cold] = 0
@@ -267,7 +268,6 @@ class ShardTier:
         tier = self._cold
         if tier is None:
             return [], []
-        enter("read ranges of shards")
         try:
             answered, sources = tier.search(
                 queries, k, np.asarray(widths, np.int64), self._opened.kept

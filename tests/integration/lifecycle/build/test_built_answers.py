@@ -96,12 +96,16 @@ def test_bad_searches_are_named(words):
         (QUERIES[:, :7], 5, r"shape \(6, 7\).*\(n, 8\)"),
         ([["a"] * 8], 5, "not numbers"),
         ([[1j] * 8], 5, "complex numbers"),
+        ([[0.5] * 8, [1.0]], 5, "not numbers of one dimension"),
         ([[float("nan")] * 8], 5, "query 0 holds a NaN"),
         ([[1e300] * 8], 5, "query 0 holds a NaN or infinite"),
     ]
     for queries, k, message in wrong:
         with pytest.raises(QueryError, match=message):
             index.search(queries, k)
+    for distance, message in ((10**400, "beyond float64"), ("1", "must be a number")):
+        with pytest.raises(QueryError, match=message):
+            index.within(QUERIES, distance)
     with pytest.raises(QueryError, match="width is 0"):
         index.search(QUERIES, 5, width=0)
     widest = index.search(QUERIES, 5, width=MOST_WIDTH, probe_partitions=10**30)

@@ -12,6 +12,7 @@ SEEN = Seen(
     table="lake.shop.Product images",
     column="embedding",
     kind="list<float>",
+    files=1,
     rows=1_000_000,
     looked_at=1000,
     dimension=768,

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from puffin_ann.search.cache import integrity
 from puffin_ann.search.cache.integrity import MARK, Seal
 from puffin_ann.search.cache.local_cache import LocalCache
 
@@ -14,7 +15,8 @@ CONTENT = b"0123456789" * 100
 
 
 @pytest.fixture
-def cache(tmp_path):
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(integrity, "SMALL_BYTES", 100)
     return LocalCache(tmp_path / "cache")
 
 
@@ -118,6 +120,12 @@ def test_bits_that_a_disk_lost_are_found_a_day_later_and_told(filled, calls, cac
     assert cache.take_corrupted()
     assert not cache.take_corrupted()
     assert (filled() / "data").read_bytes() == CONTENT
+
+
+def test_bits_that_a_disk_lost_of_a_small_file_are_found_at_once(filled, calls):
+    keep_times(filled() / "inner" / "more", alter)
+    assert (filled() / "inner" / "more").read_bytes() == CONTENT[:50]
+    assert len(calls) == 2
 
 
 def test_what_is_right_is_not_read_again_for_a_day(filled, calls, cache):

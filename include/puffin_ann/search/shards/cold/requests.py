@@ -8,8 +8,9 @@ from puffin_ann.ann.ivf.lists import default_lists, default_subspaces
 from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs.encoding.stored_vectors import NUMBER_BYTES
 from puffin_ann.engines.sizes import Shape, Size, place_bytes
-from puffin_ann.lake.store.ranges import NEAR
-from puffin_ann.puffin.footer import FIRST_READ
+from puffin_ann.lake.store.ranges import FEW, NEAR
+from puffin_ann.search.index_files import END_BYTES
+from puffin_ann.search.shards.cold.listed import MOST_LOCATORS
 
 NEIGHBOURS = 10
 """Asked for."""
@@ -29,7 +30,7 @@ def expected_requests(shape: Shape, size: Size, cells: int) -> int:
         cells: nearest ones whose rows are read; lists of a shard, where vectors are not stored.
     """
     small = size.routing + size.partitions + size.coverage + size.footer
-    found = 2.0 + (small > FIRST_READ)  # a manifest list, and the end of the file
+    found = 2.0 + (small > END_BYTES)  # a manifest list, and the end of the file
     if shape.shards and shape.rows:
         found += _of_lists(shape, cells) if shape.vectors == "none" else _of_cells(shape, cells)
     return round(found)
@@ -48,7 +49,7 @@ def _of_cells(shape: Shape, cells: int) -> float:
     }[shape.vectors]
     read = sum(_reads(cells, among, rows * of) for of in (*row_bytes, place_bytes(every)))
     looked_up = 0.0 if shape.vectors == "float32" else _of_table(shape, NEIGHBOURS)
-    return _opened(asked) + read + looked_up
+    return _opened(asked) + _joined(read) + looked_up
 
 
 def _of_lists(shape: Shape, lists: int) -> float:
@@ -66,8 +67,11 @@ def _of_lists(shape: Shape, lists: int) -> float:
     read = sum(_reads(lists, LISTS_SPREAD * every, rows / every * of) for of in row_bytes)
     places = place_bytes(shards * shape.partitions_per_shard)
     blocks = LISTS_SPREAD * rows / rows_blob.BLOCK_ROWS
-    read += _reads(_distinct(wanted, blocks), blocks, rows_blob.BLOCK_ROWS * places)
-    return _opened(asked) + asked * read + _of_table(shape, asked * wanted)
+    if rows * places <= MOST_LOCATORS:
+        read += 1
+    else:
+        read += _reads(_distinct(wanted, blocks), blocks, rows_blob.BLOCK_ROWS * places)
+    return _opened(asked) + _joined(asked * read) + _of_table(shape, asked * wanted)
 
 
 def _asked(shape: Shape, cells: int) -> float:
@@ -84,6 +88,14 @@ def _opened(shards: float) -> float:
 def _of_table(shape: Shape, rows: float) -> float:
     """Return the reads for vectors of some rows of the table: footers, and row groups."""
     return _distinct(rows, shape.files) + _distinct(rows, shape.files * shape.row_groups)
+
+
+def _joined(reads: float) -> float:
+    """Return the reads that are sent for so many: of more than few, those near each other are one.
+
+    That holds as far as little lies between them, as it does in indexes that were measured.
+    """
+    return min(reads, FEW)
 
 
 def _distinct(draws: float, of: float) -> float:
