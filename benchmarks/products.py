@@ -6,7 +6,7 @@ ours are searched. Of both, and of each M, the fastest counts at each recall.
 """
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from benchmarks import engines
 from benchmarks.data import NEIGHBOURS, DataSet, load
 from benchmarks.graphs import AGAINST_HNSWLIB, CONNECTIONS, against
-from benchmarks.race import Contender, race
+from benchmarks.race import RECALLS, Contender, Curve, race, rate_at
 from benchmarks.results import Result, plot
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.exact import brute_force
 
 METRIC = METRICS["ip"]
+AUGMENTED = "l2 of augmented rows"
 
 
 def measure(name: str, rounds: int) -> Result:
@@ -45,8 +46,22 @@ def measure(name: str, rounds: int) -> Result:
         f"{title}: rows are as long as GloVe has them, {lengths.min():.1f} to {lengths.max():.1f}, "
         f"{np.median(lengths):.1f} at the median; those answered {answered(data, lengths):.1f}"
     )
+    result.facts.append(f"{title}: {over_equal_rows(curves, own, peers)}")
     result.plots.append(plot(f"products-{name}-batch", f"{title}, batch of 1,000", curves))
     return result
+
+
+def over_equal_rows(curves: Mapping[str, Curve], own: Contender, peers: Sequence[Contender]) -> str:
+    """Tell of ours against the peers that search the rows that ours does, at each recall."""
+    told = []
+    for recall in RECALLS:
+        mine = rate_at(curves[own.name], recall)
+        rates = [rate_at(curves[peer.name], recall) for peer in peers if AUGMENTED in peer.name]
+        best = max((rate for rate in rates if rate), default=None)
+        told.append(f"{mine / best:.1f}" if mine and best else "– (they do not reach it)")
+    return f"ours ÷ hnswlib over the augmented rows: {', '.join(told)} at recall@10 " + ", ".join(
+        f"{recall:.2f}" for recall in RECALLS
+    )
 
 
 def by_product(data: DataSet) -> DataSet:
@@ -68,9 +83,7 @@ def _peers(vectors: NDArray[np.float32]) -> Iterator[Contender]:
         index = engines.build_hnswlib(vectors, connections, "ip")[1]
         yield engines.hnswlib_contender(index, f"hnswlib M {connections}, its inner product")
         index = engines.build_hnswlib(equally_long, connections)[1]
-        yield augmented(
-            engines.hnswlib_contender(index, f"hnswlib M {connections}, l2 of augmented rows")
-        )
+        yield augmented(engines.hnswlib_contender(index, f"hnswlib M {connections}, {AUGMENTED}"))
 
 
 def augmented(peer: Contender) -> Contender:
