@@ -13,6 +13,7 @@ from puffin_ann import open_index
 from puffin_ann.ann.exact.kernels_products import HAS_DOTS
 from puffin_ann.errors import QueryError
 from puffin_ann.search import brute_force
+from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.search.conditions import kept, ways
 from puffin_ann.search.conditions.expected import CALLED_FOR_COPIES, SEARCHED
 from puffin_ann.search.conditions.gathered import Gathered
@@ -379,3 +380,16 @@ def test_nothing_is_noted_unless_it_is_asked_for(words):
     with pytest.raises(QueryError, match="only 75 rows"):
         index.search(QUERIES, 76, explain=True)
     assert current() is None
+
+
+def test_bytes_of_shards_are_those_that_were_read_not_those_they_take_unpacked(words, tmp_path):
+    index = built(words, algorithm="vamana")
+    cache = index.cache = LocalCache(tmp_path / "cache")
+    told = explanation_of(index.search(QUERIES, 3, explain=True))
+    read = told.bytes_read["shards brought to local disk"]
+    with words.io.new_input(index.version.path).open() as file:
+        file.seek(0, 2)
+        assert 0 < read < file.tell()
+    assert cache.statistics.filled_bytes > read
+    again = explanation_of(index.search(QUERIES, 3, explain=True))
+    assert again.bytes_read["shards brought to local disk"] == 0

@@ -23,7 +23,7 @@ MARK = ".complete"
 PROVED_FOR_SECONDS = 86_400
 """Checksums count as known to be right for this long."""
 
-SMALL_BYTES = 256 << 10
+SMALL_BYTES = 512 << 10
 """Files of no more are read at each use, to compare their checksums: it takes a tenth of a
 millisecond, and what says how others are to be read is among them."""
 
