@@ -30,7 +30,7 @@ def load_array(source: Path | BinaryIO, *, mapped: bool = False) -> NDArray[Any]
             array: NDArray[Any] = np.load(
                 source, mmap_mode="r" if mapped else None, allow_pickle=False
             )
-        except (OSError, ValueError):
+        except (OSError, ValueError, MemoryError):
             raise
         except Exception as error:  # an empty file, or whatever reading a damaged header trips over
             raise ValueError(f"{type(error).__name__}: {error}") from None

@@ -189,13 +189,16 @@ class Settings(BaseModel):
     def _from_environment(cls, given: dict[str, Any]) -> dict[str, Any]:
         """Add what the environment says of whatever is not given; case is of no account.
 
-        An empty variable says nothing, as if it were not set.
+        An empty one names no folder: it is as if it were not set.
         """
         found = {
             name.upper().removeprefix(PREFIX).lower(): value
             for name, value in os.environ.items()
-            if name.upper().startswith(PREFIX) and value
+            if name.upper().startswith(PREFIX)
         }
+        for name, field in cls.model_fields.items():
+            if field.annotation is Path and found.get(name) == "":
+                del found[name]
         return {name: found[name] for name in cls.model_fields.keys() & found.keys()} | given
 
     @field_validator("spark_conf_allowed", "submit_allowed", mode="before")

@@ -189,3 +189,10 @@ def test_importing_the_package_is_cheap():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_an_empty_variable_names_no_folder(monkeypatch):
+    monkeypatch.delenv("PUFFIN_ANN_CACHE_DIR", raising=False)
+    default = Settings().cache_dir
+    monkeypatch.setenv("PUFFIN_ANN_CACHE_DIR", "")
+    assert Settings().cache_dir == default
