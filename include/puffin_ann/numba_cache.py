@@ -53,7 +53,7 @@ log = logging.getLogger("puffin_ann.kernels")
 SUFFIX = ".kernel"
 CHECKSUM_BYTES = 4
 """Of a file, before what it has a checksum of: machine code that is damaged ends the process."""
-RUNTIME = "runtime.library"
+RUNTIME = "runtime.code"
 """What all kernels that make arrays call, beside them; see `numba_start`."""
 
 _enable_any: Any = Dispatcher.enable_caching

@@ -28,12 +28,6 @@ def cli(monkeypatch, capsys):
     return call
 
 
-@pytest.fixture
-def indexed(words):
-    builds.build(builds.declaration(key="word"), "run")
-    return words.refresh()
-
-
 def search(cli, *options: str) -> tuple[int, str, str]:
     return cli("search", "test.demo.words", builds.INDEX, *options)
 

@@ -3,18 +3,11 @@
 import json
 
 import numpy as np
-import pytest
 
 from puffin_ann.lake.read import column_chunks
 from tests.support import builds
 
 QUERY = np.arange(1, 1 + builds.DIMENSION, dtype=np.float32)
-
-
-@pytest.fixture
-def indexed(words):
-    builds.build(builds.declaration(key="word"), "run")
-    return words.refresh()
 
 
 def search(cli, *options: str) -> tuple[int, str, str]:

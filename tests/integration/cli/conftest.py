@@ -1,0 +1,12 @@
+"""What tests of commands share."""
+
+import pytest
+
+from tests.support import builds
+
+
+@pytest.fixture
+def indexed(words):
+    """The table of words, with an index that has a key."""
+    builds.build(builds.declaration(key="word"), "run")
+    return words.refresh()
