@@ -6,7 +6,7 @@ from tests.support import builds
 
 
 @pytest.fixture
-def indexed(words):
+def keyed(words):
     """The table of words, with an index that has a key."""
     builds.build(builds.declaration(key="word"), "run")
     return words.refresh()

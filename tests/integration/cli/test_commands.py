@@ -32,7 +32,7 @@ def search(cli, *options: str) -> tuple[int, str, str]:
     return cli("search", "test.demo.words", builds.INDEX, *options)
 
 
-def test_search_by_key_leaves_the_row_itself_out(cli, indexed):
+def test_search_by_key_leaves_the_row_itself_out(cli, keyed):
     code, out, _ = search(
         cli, "--key", "word=w5", "--k", "3", *("--columns", "word", "--columns", "id"), "--json"
     )
@@ -40,19 +40,19 @@ def test_search_by_key_leaves_the_row_itself_out(cli, indexed):
     assert code == 0
     assert [row["rank"] for row in found["answers"]] == [1, 2, 3]
     assert 5 not in [row["id"] for row in found["answers"]]
-    ids, vectors = builds.live(indexed)
+    ids, vectors = builds.live(keyed)
     exact = builds.distances("l2", vectors[ids.tolist().index(5)], vectors)
     assert found["answers"][0]["distance"] == pytest.approx(np.sort(exact)[1], rel=1e-6)
     assert found["coverage"] == 1.0
 
 
-def test_search_by_key_finds_the_twin_of_a_row(cli, indexed):
+def test_search_by_key_finds_the_twin_of_a_row(cli, keyed):
     code, out, _ = search(cli, "--key", "id=6", "--k", "1", "--columns", "id", "--json")
     (answer,) = json.loads(out)["answers"]
     assert (code, answer["id"], answer["distance"]) == (0, 7, 0.0)
 
 
-def test_several_keys_with_one_column_stand_side_by_side(cli, indexed):
+def test_several_keys_with_one_column_stand_side_by_side(cli, keyed):
     code, out, _ = search(cli, "--key", "word=w1", "--key", "word=w2", "--columns", "word")
     assert code == 0
     header = next(line for line in out.splitlines() if "rank" in line)
@@ -61,7 +61,7 @@ def test_several_keys_with_one_column_stand_side_by_side(cli, indexed):
     assert len([line for line in out.splitlines() if line.strip()[:2].strip().isdigit()]) == 10
 
 
-def test_of_many_keys_as_many_stand_side_by_side_as_fit(cli, indexed, monkeypatch):
+def test_of_many_keys_as_many_stand_side_by_side_as_fit(cli, keyed, monkeypatch):
     monkeypatch.setattr("puffin_ann.cli.output.console.width", 40, raising=False)
     keys = [part for number in range(4) for part in ("--key", f"word=w{number}")]
     code, out, _ = search(cli, *keys, "--columns", "word", "--k", "3")
@@ -70,7 +70,7 @@ def test_of_many_keys_as_many_stand_side_by_side_as_fit(cli, indexed, monkeypatc
     assert len(re.findall(r"\bw\d+  \d\.\d{3}\b", out)) == 4 * 3, "nothing is cut"
 
 
-def test_search_by_vectors_of_a_file(cli, indexed, tmp_path):
+def test_search_by_vectors_of_a_file(cli, keyed, tmp_path):
     queries = np.random.default_rng(2).normal(size=(2, builds.DIMENSION)).astype(np.float32)
     np.save(tmp_path / "q.npy", queries)
     (tmp_path / "q.json").write_text(json.dumps(queries[0].tolist()))
@@ -81,9 +81,9 @@ def test_search_by_vectors_of_a_file(cli, indexed, tmp_path):
     assert (code, json.loads(out)["answers"]) == (0, both[:2])
 
 
-def test_search_at_a_snapshot(cli, indexed):
-    old = indexed.current_snapshot().snapshot_id
-    indexed.overwrite(builds.rows(range(200, 210)))
+def test_search_at_a_snapshot(cli, keyed):
+    old = keyed.current_snapshot().snapshot_id
+    keyed.overwrite(builds.rows(range(200, 210)))
     _, out, _ = search(cli, "--key", "id=200", "--k", "9", "--columns", "id", "--json")
     assert {row["id"] for row in json.loads(out)["answers"]} == set(range(201, 210))
     options = ("--snapshot", str(old), "--key", "id=5", "--columns", "id", "--json")
@@ -91,18 +91,18 @@ def test_search_at_a_snapshot(cli, indexed):
     assert all(row["id"] < 60 for row in json.loads(out)["answers"])
 
 
-def test_search_at_a_branch_or_tag(cli, indexed):
-    old = indexed.current_snapshot().snapshot_id
-    indexed.manage_snapshots().create_tag(snapshot_id=old, tag_name="before").commit()
-    indexed.manage_snapshots().create_branch(snapshot_id=old, branch_name="audit").commit()
-    indexed.overwrite(builds.rows(range(200, 210)))
+def test_search_at_a_branch_or_tag(cli, keyed):
+    old = keyed.current_snapshot().snapshot_id
+    keyed.manage_snapshots().create_tag(snapshot_id=old, tag_name="before").commit()
+    keyed.manage_snapshots().create_branch(snapshot_id=old, branch_name="audit").commit()
+    keyed.overwrite(builds.rows(range(200, 210)))
     for ref in ("before", "audit"):
         options = ("--ref", ref, "--key", "id=5", "--columns", "id", "--json")
         found = json.loads(search(cli, *options)[1])
         assert found["snapshot"] == old
         assert all(row["id"] < 60 for row in found["answers"])
     found = json.loads(search(cli, "--ref", "main", "--key", "id=200", "--k", "9", "--json")[1])
-    assert found["snapshot"] == indexed.refresh().current_snapshot().snapshot_id
+    assert found["snapshot"] == keyed.refresh().current_snapshot().snapshot_id
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_search_at_a_branch_or_tag(cli, indexed):
         ),
     ],
 )
-def test_bad_searches_end_with_one_line_and_an_exit_code(cli, indexed, arguments, code, message):
+def test_bad_searches_end_with_one_line_and_an_exit_code(cli, keyed, arguments, code, message):
     left, out, err = search(cli, *arguments)
     assert left == code
     assert message in err
@@ -148,13 +148,13 @@ def test_bad_searches_end_with_one_line_and_an_exit_code(cli, indexed, arguments
     assert "Traceback" not in out + err
 
 
-def test_more_neighbours_than_rows_are_refused_with_how_many_there_are(cli, indexed, tmp_path):
+def test_more_neighbours_than_rows_are_refused_with_how_many_there_are(cli, keyed, tmp_path):
     np.save(tmp_path / "q.npy", np.zeros(builds.DIMENSION, np.float32))
     code, _, err = search(cli, "--vector", str(tmp_path / "q.npy"), "--k", "61")
     assert (code, "ask for at most 60" in err) == (2, True)
 
 
-def test_fewer_rows_are_shown_where_that_is_allowed(cli, indexed):
+def test_fewer_rows_are_shown_where_that_is_allowed(cli, keyed):
     few = ["--key", "word=w5", "--where", "id < 3", "--k", "9", "--json"]
     code, _, err = search(cli, *few)
     assert (code, "only 3 other live rows that satisfy 'id < 3'" in err) == (2, True)
@@ -169,8 +169,8 @@ def test_fewer_rows_are_shown_where_that_is_allowed(cli, indexed):
     )
 
 
-def test_rows_outside_the_index_are_told_or_refused(cli, indexed):
-    indexed.append(builds.rows([200, 201]))
+def test_rows_outside_the_index_are_told_or_refused(cli, keyed):
+    keyed.append(builds.rows([200, 201]))
     ask = ["--key", "word=w5", "--json", "--stale-policy"]
     code, _, err = search(cli, *ask, "warn")
     assert (code, "warning: 2 rows outside the index" in err) == (0, True)
@@ -178,7 +178,7 @@ def test_rows_outside_the_index_are_told_or_refused(cli, indexed):
     assert (code, "does not cover 2 rows in 1 data files" in err) == (4, True)
 
 
-def test_the_way_of_a_search_is_shown(cli, indexed):
+def test_the_way_of_a_search_is_shown(cli, keyed):
     ask = ["--key", "word=w5", "--k", "2", "--where", "id < 30", "--explain"]
     code, out, _ = search(cli, *ask)
     assert (code, "├── version ann-words_index" in out) == (0, True)
@@ -200,20 +200,20 @@ def test_the_way_of_a_search_is_shown(cli, indexed):
     assert "├── coverage 100.0 %" in out
 
 
-def test_of_a_table_that_was_emptied_nobody_is_told_to_ask_for_none(cli, indexed, tmp_path):
-    indexed.delete("id >= 0")
+def test_of_a_table_that_was_emptied_nobody_is_told_to_ask_for_none(cli, keyed, tmp_path):
+    keyed.delete("id >= 0")
     np.save(tmp_path / "q.npy", np.zeros(builds.DIMENSION, np.float32))
     code, _, err = search(cli, "--vector", str(tmp_path / "q.npy"), "--k", "1")
     assert (code, "only 0 rows are live" in err, "at most" in err) == (2, True, False)
 
 
-def test_two_rows_with_one_key_are_refused(cli, indexed):
-    indexed.append(builds.rows([5]))
+def test_two_rows_with_one_key_are_refused(cli, keyed):
+    keyed.append(builds.rows([5]))
     code, _, err = search(cli, "--key", "word=w5")
     assert (code, "more than one row has this key" in err) == (3, True)
 
 
-def test_status_for_people_and_for_machines(cli, indexed):
+def test_status_for_people_and_for_machines(cli, keyed):
     code, out, _ = cli("status", "test.demo.words", "--json")
     (found,) = json.loads(out)
     assert code == 0
@@ -224,8 +224,8 @@ def test_status_for_people_and_for_machines(cli, indexed):
         assert word in out
 
 
-def test_inspect_shows_any_puffin_file(cli, indexed, tmp_path):
-    path = indexed.metadata.statistics[0].statistics_path
+def test_inspect_shows_any_puffin_file(cli, keyed, tmp_path):
+    path = keyed.metadata.statistics[0].statistics_path
     code, out, _ = cli("inspect", path, "--json")
     found = json.loads(out)
     assert code == 0
@@ -243,10 +243,10 @@ def test_inspect_shows_any_puffin_file(cli, indexed, tmp_path):
     assert (code, "gone.puffin" in err) == (3, True)
 
 
-def test_every_row_nearer_than_a_distance(cli, indexed):
+def test_every_row_nearer_than_a_distance(cli, keyed):
     code, out, _ = search(cli, "--key", "word=w5", "--within", "3.5", "--columns", "word", "--json")
     found = json.loads(out)
-    ids, vectors = builds.live(indexed)
+    ids, vectors = builds.live(keyed)
     exact = builds.distances("l2", vectors[ids == 5][0], vectors)
     nearer = ids[np.argsort(exact, kind="stable")][1 : (exact < 3.5).sum()]
     assert code == 0
@@ -271,7 +271,7 @@ def test_every_row_nearer_than_a_distance(cli, indexed):
     ],
 )
 def test_searches_are_as_wide_as_they_are_asked_to_be(
-    cli, indexed, tmp_path, monkeypatch, how, options, asked
+    cli, keyed, tmp_path, monkeypatch, how, options, asked
 ):
     seen, honest = [], Index.search
 
@@ -286,7 +286,7 @@ def test_searches_are_as_wide_as_they_are_asked_to_be(
     assert (code, seen) == (0, [asked]), err
 
 
-def test_fewer_partitions_are_fewer_shards_and_all_of_them_all(cli, indexed):
+def test_fewer_partitions_are_fewer_shards_and_all_of_them_all(cli, keyed):
     probed = [
         json.loads(search(cli, "--key", "word=w5", "--k", "1", *options, "--json")[1])[
             "shards_probed"
@@ -320,8 +320,8 @@ def test_a_catalog_that_is_not_configured_or_does_not_answer_is_named(cli, catal
     assert (code, "catalog 'dead' does not answer" in err) == (6, True)
 
 
-def test_a_damaged_index_file_is_named_and_its_rows_are_compared_in_the_table(cli, indexed):
-    path = Path(indexed.metadata.statistics[0].statistics_path.removeprefix("file://"))
+def test_a_damaged_index_file_is_named_and_its_rows_are_compared_in_the_table(cli, keyed):
+    path = Path(keyed.metadata.statistics[0].statistics_path.removeprefix("file://"))
     whole = path.read_bytes()
     damaged = bytearray(whole)
     damaged[128] ^= 1  # in section `head` of the first shard's graph, which begins the file

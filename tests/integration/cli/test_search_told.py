@@ -14,7 +14,7 @@ def search(cli, *options: str) -> tuple[int, str, str]:
     return cli("search", "test.demo.words", builds.INDEX, *options)
 
 
-def test_bytes_that_were_read_to_look_a_key_up_are_told(cli, indexed, monkeypatch):
+def test_bytes_that_were_read_to_look_a_key_up_are_told(cli, keyed, monkeypatch):
     sizes, honest = [], column_chunks.read_ranges
 
     def noting(io, wanted, **options):
