@@ -54,7 +54,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $(READY)
 
-$(KERNELS): $(READY) $(shell find include/puffin_ann/ann include/puffin_ann/blobs include/puffin_ann/lake/read/kernels_identity.py -name '*.py')
+$(KERNELS): $(READY) $(shell find include/puffin_ann/ann include/puffin_ann/blobs include/puffin_ann/lake/read/identity/kernels_identity.py -name '*.py')
 	$(STEP) "4/4 compile the kernels of searches and builds for this machine (the first time takes a minute or two)"
 	@$(BIN)/puffin-ann compile
 	@touch $(KERNELS)

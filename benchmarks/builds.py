@@ -115,7 +115,7 @@ def _build(number: int) -> Built:
 def _made(data: DataSet, rounds: int, folder: Path) -> list[Made]:
     """Make a shard's packed nodes so many times, each time in a folder of its own."""
     from puffin_ann.ann.vamana.packed.layout import PACKED
-    from puffin_ann.blobs import graph
+    from puffin_ann.blobs.shards import graph
     from puffin_ann.engines.vamana import VamanaEngine
     from puffin_ann.settings import limit_threads
 

@@ -225,7 +225,7 @@ class _Ours:
         """Return what answers a query as the first one, the table's metadata being loaded."""
         from puffin_ann import open_index
         from puffin_ann.lake.catalog.tables import load_table
-        from puffin_ann.lake.read.column_chunks import KEPT
+        from puffin_ann.lake.read.data.column_chunks import KEPT
 
         loaded = load_table(self._table)
         KEPT.clear()  # vectors that were read of the table, where the index has none

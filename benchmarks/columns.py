@@ -80,9 +80,9 @@ def _on_s3(result: Result, proxy: Any, vectors: NDArray[np.float32], text: list[
 
 def _asking(table: Any) -> Callable[[int], int]:
     """Return what fetches the columns of 10 rows drawn by a seed, and gives the bytes it read."""
-    from puffin_ann.lake.read.columns import ColumnReader, DataFile
-    from puffin_ann.lake.read.live_files import live_files
-    from puffin_ann.lake.read.parquet import row_group_rows
+    from puffin_ann.lake.read.data.columns import ColumnReader, DataFile
+    from puffin_ann.lake.read.data.parquet import row_group_rows
+    from puffin_ann.lake.read.files.live_files import live_files
 
     live = live_files(table)
     groups = [row_group_rows(table.io, file.path) for file in live]

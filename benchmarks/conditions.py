@@ -256,7 +256,7 @@ def _first_from(source: str, where: str, index: Any, data: DataSet) -> str:
 
 
 def _first_and_again(index: Any, data: DataSet, where: str) -> tuple[float, float]:
-    from puffin_ann.lake.read.column_chunks import KEPT
+    from puffin_ann.lake.read.data.column_chunks import KEPT
     from puffin_ann.search.conditions.kept import MATCHING
     from puffin_ann.search.open_index import open_index
 

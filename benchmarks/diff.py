@@ -105,8 +105,8 @@ def main(case: str) -> None:
     import pyiceberg.io.pyarrow  # noqa: F401
 
     from puffin_ann.lake.catalog.tables import load_table
-    from puffin_ann.search.index_version import load_version
-    from puffin_ann.search.snapshot_view import live_state, view_of
+    from puffin_ann.search.version.index_version import load_version
+    from puffin_ann.search.version.snapshot_view import live_state, view_of
 
     snapshot, expected = CASES[case]
     first = _highest()
@@ -245,10 +245,10 @@ def _cover(table: "Table", names: list[str], manifests: list[str]) -> None:
     import numpy as np
     from pyroaring import BitMap
 
-    from puffin_ann.blobs import coverage, routing
-    from puffin_ann.blobs.coverage import Coverage, CoveredFile
-    from puffin_ann.blobs.partitions import Partitions
-    from puffin_ann.blobs.routing import Routing, ShardEntry
+    from puffin_ann.blobs.version import coverage, routing
+    from puffin_ann.blobs.version.coverage import Coverage, CoveredFile
+    from puffin_ann.blobs.version.partitions import Partitions
+    from puffin_ann.blobs.version.routing import Routing, ShardEntry
     from puffin_ann.puffin.writer import PuffinWriter
 
     files = tuple(

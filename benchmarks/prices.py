@@ -24,12 +24,12 @@ from benchmarks.data import DataSet, load
 from benchmarks.refresh import delete_by_position, timed_build, timed_refresh
 from benchmarks.results import Result, Row
 from benchmarks.versions import LOCATED_BYTES
-from puffin_ann.blobs import delta, graph, hnsw, ivf
+from puffin_ann.blobs.shards import delta, graph, hnsw, ivf
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from puffin_ann.search.index_version import IndexVersion
+    from puffin_ann.search.version.index_version import IndexVersion
 
 PRICE = "price"
 VALUE_BYTES = 8
@@ -176,7 +176,7 @@ class _Shop:
         return len(changed)
 
     def _version(self) -> "IndexVersion":
-        from puffin_ann.search.versions import require_versions
+        from puffin_ann.search.version.versions import require_versions
 
         return require_versions(self._table.refresh(), self._declared.name)[0]
 

@@ -117,13 +117,13 @@ class Life:
         }
 
     def version(self) -> Any:
-        from puffin_ann.search.versions import newest_version
+        from puffin_ann.search.version.versions import newest_version
 
         return newest_version(self.table, "bench")
 
     def blobs(self) -> dict[str, int]:
         """Return bytes of the newest version's blobs, by what they are."""
-        from puffin_ann.search.index_files import open_puffin
+        from puffin_ann.search.version.index_files import open_puffin
 
         found: Counter[str] = Counter()
         with open_puffin(self.table.io, self.version().path) as reader:

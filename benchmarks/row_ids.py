@@ -85,7 +85,7 @@ def _believing(by_row_id: bool) -> Iterator[None]:
 
 def _refresh(table: Any, folder: Path, run_id: str) -> _Refresh:
     from puffin_ann.lifecycle.runs.in_process import refresh_in_process
-    from puffin_ann.search.versions import newest_version
+    from puffin_ann.search.version.versions import newest_version
 
     settle(folder)
     began, before = time.perf_counter(), _bytes_read()

@@ -142,7 +142,7 @@ def _index(
 ) -> list[Row]:
     from puffin_ann import open_index
     from puffin_ann.lake.catalog.tables import load_table
-    from puffin_ann.lake.read.column_chunks import KEPT
+    from puffin_ann.lake.read.data.column_chunks import KEPT
     from puffin_ann.lifecycle.runtime.runners import InProcess
     from puffin_ann.search.shards.cold.requests import expected_requests
     from puffin_ann.settings import settings
@@ -192,7 +192,7 @@ def _index(
 
 def _lengths(index: Any) -> dict[str, int]:
     """Return the bytes of an index's blobs, not compressed, of those of shards on average."""
-    from puffin_ann.search.index_files import open_puffin
+    from puffin_ann.search.version.index_files import open_puffin
 
     by_kind: dict[str, list[int]] = {}
     blobs = index.version.own_blobs

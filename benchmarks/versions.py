@@ -87,7 +87,7 @@ class _Followed:
     def refresh(self, number: int) -> None:
         """Change the table, and refresh its index after it."""
         from puffin_ann.lifecycle.runs.in_process import refresh_in_process
-        from puffin_ann.search.versions import require_versions
+        from puffin_ann.search.version.versions import require_versions
 
         kind = list(KINDS)[number % len(KINDS)]
         appended, deleted = KINDS[kind]

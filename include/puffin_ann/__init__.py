@@ -21,8 +21,8 @@ The packages, each of which imports only from those below it:
 import logging
 from typing import TYPE_CHECKING, Any
 
+from puffin_ann.imports.uncollected import imported
 from puffin_ann.redaction import REDACTION
-from puffin_ann.uncollected import imported
 from puffin_ann.version import __version__
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from puffin_ann import private_folders
 from puffin_ann.errors import BadInputError, CacheUnusableError, UnsafeFolderError
-from puffin_ann.simd_levels import SimdLevel, best_level
+from puffin_ann.kernel_cache.simd_levels import SimdLevel, best_level
 from puffin_ann.version import __version__
 
 log = logging.getLogger("puffin_ann")
@@ -253,7 +253,7 @@ def configure_numba() -> None:
     compiled, and kept in the cache folder, or in `NUMBA_CACHE_DIR` where that is set. Where there
     is no place that other users cannot write to, each process compiles for itself.
     """
-    from puffin_ann.numba_cache import install  # imports Numba
+    from puffin_ann.kernel_cache.numba_cache import install  # imports Numba
 
     install(
         made=settings().kernels_dir / kernels_leaf(),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from puffin_ann.search.versions import require_versions
+from puffin_ann.search.version.versions import require_versions
 from tests.support import crashing_runs
 from tests.support.airflow_server import LocalAirflow, wait_until
 from tests.support.airflow_stage import free_port

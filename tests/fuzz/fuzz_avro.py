@@ -42,7 +42,7 @@ with atheris.instrument_imports(include=["puffin_ann", "pyiceberg.avro"]):
     from pyiceberg.types import LongType, NestedField
 
     from puffin_ann.errors import PuffinAnnError
-    from puffin_ann.lake.read.manifests import Manifest, read_manifest, read_manifest_list
+    from puffin_ann.lake.read.files.manifests import Manifest, read_manifest, read_manifest_list
     from tests.support import avro_files, mutation
 
 IO = PyArrowFileIO()

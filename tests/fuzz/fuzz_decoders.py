@@ -28,7 +28,7 @@ with atheris.instrument_imports(
     include=["puffin_ann"], exclude=["puffin_ann.blobs.encoding.kernels"]
 ):
     from puffin_ann.errors import FormatError
-    from puffin_ann.lake.read import deletion_vector
+    from puffin_ann.lake.read.deletes import deletion_vector
     from puffin_ann.puffin import PuffinReader
     from tests.support import mutation
     from tests.support.checked_decoders import READERS

@@ -24,7 +24,7 @@ from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.lifecycle.versions.inventory import take_inventory
 from puffin_ann.moments import now_ms
-from puffin_ann.search.versions import all_index_names
+from puffin_ann.search.version.versions import all_index_names
 from tests.support import builds, table_events
 
 STAGES = ("train", "assign", "build_group", "gate", "publish")

@@ -6,27 +6,19 @@ import io
 import numpy as np
 from pyroaring import BitMap
 
-from puffin_ann.blobs import (
+from puffin_ann.blobs.changes import column_changes, coverage_changes, tombstone_changes
+from puffin_ann.blobs.shards import columns, delta, graph, hnsw, ivf, rows, rows_v1
+from puffin_ann.blobs.shards.cells import CellStarts
+from puffin_ann.blobs.version import (
     centroid,
-    column_changes,
-    columns,
     coverage,
-    coverage_changes,
-    delta,
     directory,
     gate,
-    graph,
-    hnsw,
-    ivf,
     partitions,
     routing,
-    rows,
-    rows_v1,
-    tombstone_changes,
     tombstones,
 )
-from puffin_ann.blobs.cells import CellStarts
-from puffin_ann.blobs.partitions import Partitions
+from puffin_ann.blobs.version.partitions import Partitions
 
 
 def sample_routing(metric="l2", cells=6, dimension=5, seed=1):

@@ -9,23 +9,9 @@ import io
 
 import numpy as np
 
-from puffin_ann.blobs import (
-    centroid,
-    column_changes,
-    columns,
-    coverage,
-    coverage_changes,
-    delta,
-    directory,
-    graph,
-    hnsw,
-    ivf,
-    partitions,
-    routing,
-    rows,
-    tombstone_changes,
-    tombstones,
-)
+from puffin_ann.blobs.changes import column_changes, coverage_changes, tombstone_changes
+from puffin_ann.blobs.shards import columns, delta, graph, hnsw, ivf, rows
+from puffin_ann.blobs.version import centroid, coverage, directory, partitions, routing, tombstones
 from puffin_ann.errors import BlobFormatError
 from puffin_ann.search.included.arrow_values import check_values
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from puffin_ann.blobs import columns
 from puffin_ann.blobs.encoding import strings
+from puffin_ann.blobs.shards import columns
 from tests.support.index_file import COUNTS, LARGE, NotApplicable, lie, set_record
 from tests.support.mutation import sections_of
 

@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 from pyroaring import BitMap
 
-from puffin_ann.blobs import centroid, coverage, coverage_changes, rows
+from puffin_ann.blobs.changes import coverage_changes
 from puffin_ann.blobs.encoding import bitmaps, strings
+from puffin_ann.blobs.shards import rows
+from puffin_ann.blobs.version import centroid, coverage
 from tests.support.index_file import PATHS, NotApplicable, lie, set_record
 
 

@@ -15,13 +15,13 @@ from pyiceberg.table.statistics import StatisticsFile
 
 from puffin_ann import Index, open_index
 from puffin_ann.errors import PuffinAnnError
-from puffin_ann.lake.read.column_chunks import KEPT
-from puffin_ann.lake.read.snapshot_entries import ENTRIES
+from puffin_ann.lake.read.conditions.snapshot_entries import ENTRIES
+from puffin_ann.lake.read.data.column_chunks import KEPT
 from puffin_ann.lifecycle.refresh.apply_changes import added_tombstones
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.search.conditions.kept import MATCHING
 from puffin_ann.search.included.lookups import LOOKUPS
-from puffin_ann.search.versions import find_versions
+from puffin_ann.search.version.versions import find_versions
 from puffin_ann.settings import settings
 from tests.support import builds
 from tests.support.falsified_files import LIES, IndexFile

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from puffin_ann.blobs import coverage_changes, directory
+from puffin_ann.blobs.changes import coverage_changes
 from puffin_ann.blobs.encoding import strings
+from puffin_ann.blobs.version import directory
 from tests.support.index_file import COUNTS, LARGE, PATHS, NotApplicable, lie, set_record
 
 NO_DIGEST = np.void(bytes(32))

@@ -6,7 +6,9 @@ from dataclasses import replace
 import numpy as np
 from pyroaring import BitMap
 
-from puffin_ann.blobs import delta, partitions, routing, rows, tombstone_changes, tombstones
+from puffin_ann.blobs.changes import tombstone_changes
+from puffin_ann.blobs.shards import delta, rows
+from puffin_ann.blobs.version import partitions, routing, tombstones
 from tests.support.index_file import COUNTS, LARGE, NotApplicable, lie, set_record
 from tests.support.mutation import sections_of
 

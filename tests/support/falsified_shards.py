@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from puffin_ann.blobs import delta, graph, partitions, routing, rows, tombstones
 from puffin_ann.blobs.encoding import strings
+from puffin_ann.blobs.shards import delta, graph, rows
+from puffin_ann.blobs.version import partitions, routing, tombstones
 from tests.support.index_file import (
     COUNTS,
     ENGINES,

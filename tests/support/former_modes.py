@@ -19,7 +19,7 @@ from puffin_ann.lake.commit.attempt import Published, Request
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lake.commit.tagged_snapshot import OURS
 from puffin_ann.lake.metadata.registered import NAMED_BY
-from puffin_ann.lake.read.manifests import read_whole_manifest_list
+from puffin_ann.lake.read.files.manifests import read_whole_manifest_list
 
 
 class IndexSnapshot(_SnapshotProducer["IndexSnapshot"]):

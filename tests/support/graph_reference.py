@@ -3,7 +3,7 @@
 import numpy as np
 
 from puffin_ann.ann.graph.arguments import Space
-from puffin_ann.ann.vamana import kernels_bulk_build
+from puffin_ann.ann.vamana.bulk import kernels_bulk_build
 
 WIDTH = 16
 

@@ -14,21 +14,21 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap
 
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.blobs import coverage as coverage_blob
-from puffin_ann.blobs import partitions as partitions_blob
-from puffin_ann.blobs import routing as routing_blob
-from puffin_ann.blobs import rows as rows_blob
-from puffin_ann.blobs import tombstones as tombstones_blob
-from puffin_ann.blobs.coverage import Coverage, CoveredFile
-from puffin_ann.blobs.partitions import Partitions
-from puffin_ann.blobs.routing import Routing, ShardEntry
-from puffin_ann.blobs.rows import Rows
+from puffin_ann.blobs.shards import rows as rows_blob
+from puffin_ann.blobs.shards.rows import Rows
+from puffin_ann.blobs.version import coverage as coverage_blob
+from puffin_ann.blobs.version import partitions as partitions_blob
+from puffin_ann.blobs.version import routing as routing_blob
+from puffin_ann.blobs.version import tombstones as tombstones_blob
+from puffin_ann.blobs.version.coverage import Coverage, CoveredFile
+from puffin_ann.blobs.version.partitions import Partitions
+from puffin_ann.blobs.version.routing import Routing, ShardEntry
 from puffin_ann.engines import engine
 from puffin_ann.engines.delta import DELTA
 from puffin_ann.lake.store.locations import relative_path
 from puffin_ann.puffin.writer import PuffinWriter
-from puffin_ann.search.index_version import load_version
-from puffin_ann.search.snapshot_view import live_state
+from puffin_ann.search.version.index_version import load_version
+from puffin_ann.search.version.snapshot_view import live_state
 
 INDEX = "by_hand"
 DIMENSION = 3

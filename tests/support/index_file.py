@@ -8,24 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from puffin_ann.blobs import (
-    centroid,
-    column_changes,
-    columns,
-    coverage,
-    coverage_changes,
-    delta,
-    directory,
-    graph,
-    hnsw,
-    ivf,
-    partitions,
-    routing,
-    rows,
-    tombstone_changes,
-    tombstones,
-)
+from puffin_ann.blobs.changes import column_changes, coverage_changes, tombstone_changes
 from puffin_ann.blobs.encoding.container import fingerprint
+from puffin_ann.blobs.shards import columns, delta, graph, hnsw, ivf, rows
+from puffin_ann.blobs.version import centroid, coverage, directory, partitions, routing, tombstones
 from puffin_ann.puffin import PuffinReader
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.writer import PuffinWriter

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from puffin_ann import open_index
 from puffin_ann.lifecycle.runtime.run_ids import safe_run_id
-from puffin_ann.search.versions import require_versions
+from puffin_ann.search.version.versions import require_versions
 from tests.support.airflow_server import LocalAirflow, wait_until
 from tests.support.killed_attempts import Kind, Moment, newest_run, running
 from tests.support.paths import SAMPLE

@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 from pyroaring import BitMap
 
-from puffin_ann.lake.read.live_files import DeleteFile, Listed, LiveFile
-from puffin_ann.lake.read.manifests import Entry, FileContent, Manifest
+from puffin_ann.lake.read.files.live_files import DeleteFile, Listed, LiveFile
+from puffin_ann.lake.read.files.manifests import Entry, FileContent, Manifest
 
 ROWS = 6
 SPECS = {0: [()], 1: [("a",), ("b",)]}
@@ -58,9 +58,12 @@ class ManifestHistory:
     def readable(self) -> Iterator[None]:
         """Have the library read from here."""
         with (
-            patch("puffin_ann.lake.read.live_files.read_manifest", self._read),
-            patch("puffin_ann.lake.read.manifest_diff.read_unlisted_manifest", self._read_unlisted),
-            patch("puffin_ann.lake.read.manifest_diff.deleted_positions", self.deleted),
+            patch("puffin_ann.lake.read.files.live_files.read_manifest", self._read),
+            patch(
+                "puffin_ann.lake.read.diff.manifest_diff.read_unlisted_manifest",
+                self._read_unlisted,
+            ),
+            patch("puffin_ann.lake.read.diff.manifest_diff.deleted_positions", self.deleted),
         ):
             yield
 

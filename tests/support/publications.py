@@ -24,7 +24,7 @@ from puffin_ann.lifecycle.publish import assemble as publishing
 from puffin_ann.lifecycle.publish.assemble import publish_run
 from puffin_ann.lifecycle.runs import build
 from puffin_ann.lifecycle.runtime.workspace import Workspace
-from puffin_ann.search.versions import find_versions
+from puffin_ann.search.version.versions import find_versions
 from tests.support import builds
 from tests.support.lakes import Lake, plain
 

@@ -15,14 +15,14 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.utils.config import Config
 
 from puffin_ann.declaration import RefreshOptions
-from puffin_ann.lake.read.live_files import live_files
-from puffin_ann.lake.read.row_deletes import deleted_positions
-from puffin_ann.lake.read.row_lineage import row_lineage
+from puffin_ann.lake.read.deletes.row_deletes import deleted_positions
+from puffin_ann.lake.read.files.live_files import live_files
+from puffin_ann.lake.read.identity.row_lineage import row_lineage
 from puffin_ann.lifecycle.refresh.read_changes import known_rows, rewritten_files
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.search.open_index import open_version
-from puffin_ann.search.snapshot_view import live_state
-from puffin_ann.search.versions import require_versions
+from puffin_ann.search.version.snapshot_view import live_state
+from puffin_ann.search.version.versions import require_versions
 from puffin_ann.settings import settings as library_settings
 from tests.support import builds, words
 from tests.support.lineage import LineageTable

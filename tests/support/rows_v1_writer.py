@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.blobs import cells as cell_starts
 from puffin_ann.blobs.encoding import blocks
 from puffin_ann.blobs.encoding.container import ContainerWriter, Sink
 from puffin_ann.blobs.encoding.varints import pack_varints
-from puffin_ann.blobs.rows import KIND, Rows, read
-from puffin_ann.blobs.rows_v1 import HEAD, PERMUTED, SORTED
+from puffin_ann.blobs.shards import cells as cell_starts
+from puffin_ann.blobs.shards.rows import KIND, Rows, read
+from puffin_ann.blobs.shards.rows_v1 import HEAD, PERMUTED, SORTED
 
 BLOCK_ROWS = 1 << 16
 __all__ = ["read", "write"]

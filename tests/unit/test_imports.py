@@ -111,7 +111,7 @@ def test_a_search_imports_neither_builders_nor_what_only_compiling_needs(environ
 def test_searching_an_engine_imports_none_of_its_build(environment):
     found = loaded_after("from puffin_ann.engines import engine\nengine('vamana')\n", environment)
     assert "puffin_ann.ann.vamana.search" in found
-    assert not {"puffin_ann.ann.vamana.build", "puffin_ann.ann.vamana.bulk_build"} & found
+    assert not {"puffin_ann.ann.vamana.build", "puffin_ann.ann.vamana.bulk.bulk_build"} & found
 
 
 WITHOUT = """

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from numba.core.errors import NumbaError
 
-from puffin_ann import numba_cache
 from puffin_ann.ann.graph import kernels_beam
 from puffin_ann.ann.hnsw import kernels as kernels_hnsw
 from puffin_ann.ann.vamana.packed import kernels_pool
 from puffin_ann.ann.vamana.packed import kernels_walk as kernels_packed
+from puffin_ann.kernel_cache import numba_cache
 from puffin_ann.numba_kernels import kernel
 
 

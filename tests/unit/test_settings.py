@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from puffin_ann import numba_cache, private_folders
+from puffin_ann import private_folders
 from puffin_ann import settings as module
 from puffin_ann.errors import BadInputError, CacheUnusableError
+from puffin_ann.kernel_cache import numba_cache
 from puffin_ann.settings import Settings, cache_folder, configure_numba, renew_folder, settings
 
 

@@ -35,8 +35,8 @@ Airflow finds the page by an entry point of the installed package, as it finds `
 from typing import TYPE_CHECKING, Any
 
 from puffin_ann.errors import NotInstalledError
-from puffin_ann.extras import install_command, is_installed
-from puffin_ann.uncollected import imported
+from puffin_ann.imports.extras import install_command, is_installed
+from puffin_ann.imports.uncollected import imported
 
 if TYPE_CHECKING:
     from puffin_ann.airflow.assets import index_asset as index_asset

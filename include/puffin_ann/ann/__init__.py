@@ -10,6 +10,6 @@
 A file named `kernels_*` holds loops that Numba compiles; the file without the prefix calls them.
 """
 
-from puffin_ann.deferred_imports import defer
+from puffin_ann.imports.deferred_imports import defer
 
 defer("yaml")  # which Numba imports for a file of configuration

@@ -5,27 +5,12 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from puffin_ann.blobs import (
-    centroid,
-    column_changes,
-    columns,
-    coverage,
-    coverage_changes,
-    delta,
-    directory,
-    graph,
-    hnsw,
-    ivf,
-    partitions,
-    routing,
-    rows,
-    rows_v1,
-    tombstone_changes,
-    tombstones,
-)
+from puffin_ann.blobs.changes import column_changes, coverage_changes, tombstone_changes
 from puffin_ann.blobs.encoding import metrics, strings
 from puffin_ann.blobs.encoding.container import ContainerReader
-from puffin_ann.blobs.gate import wider_in
+from puffin_ann.blobs.shards import columns, delta, graph, hnsw, ivf, rows, rows_v1
+from puffin_ann.blobs.version import centroid, coverage, directory, partitions, routing, tombstones
+from puffin_ann.blobs.version.gate import wider_in
 from puffin_ann.foreign_json import parse
 
 OURS: dict[str, tuple[str, np.dtype[Any]]] = {

@@ -12,8 +12,8 @@ import threading
 from types import FrameType
 
 from puffin_ann.errors import NotInstalledError
-from puffin_ann.extras import needing
-from puffin_ann.uncollected import collect_no_more, uncollected
+from puffin_ann.imports.extras import needing
+from puffin_ann.imports.uncollected import collect_no_more, uncollected
 
 AGAIN_AFTER = 0.05
 """Seconds until an interrupt is raised again that came where Python drops exceptions."""

@@ -19,7 +19,7 @@ import typer
 
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import EnvironmentProblemError, PuffinAnnError, SparkNotFoundError
-from puffin_ann.extras import install_command, is_installed
+from puffin_ann.imports.extras import install_command, is_installed
 
 if TYPE_CHECKING:
     from threading import Thread

@@ -17,12 +17,12 @@ from importlib.util import find_spec
 from itertools import chain, groupby
 from pathlib import Path
 
-from puffin_ann import numba_cache
 from puffin_ann.compilation import exercises
 from puffin_ann.compilation.worker import Overload
 from puffin_ann.errors import BadInputError, CacheUnusableError, CompilationError
+from puffin_ann.kernel_cache import numba_cache
+from puffin_ann.kernel_cache.simd_levels import LEVELS, SimdLevel, common_processor
 from puffin_ann.settings import kernels_leaf, settings, simd_level
-from puffin_ann.simd_levels import LEVELS, SimdLevel, common_processor
 
 NATIVE = "native"
 """The target that is this machine's processor; the others are all processors of a level."""

@@ -237,9 +237,9 @@ def _ask_several(folder: Path) -> None:
     from puffin_ann.ann.vamana.packed.kernels_search import NO_SIEVES
     from puffin_ann.ann.vamana.several import Several
     from puffin_ann.engines.vamana import VamanaEngine
-    from puffin_ann.search.shards.kernels_few import answer_few
-    from puffin_ann.search.shards.kernels_located import LOCATED
     from puffin_ann.search.shards.routes import Router
+    from puffin_ann.search.shards.several.kernels_few import answer_few
+    from puffin_ann.search.shards.several.kernels_located import LOCATED
 
     searcher = VamanaEngine().open(folder, "edges").packed_searcher
     if searcher is None:

@@ -39,7 +39,7 @@ def _exercise(name: str, found: str) -> None:
         work.mkdir()
         with suppress(NotInstalledError):  # what cannot be done here needs no kernels here
             EXERCISES[name](work)
-    from puffin_ann.numba_cache import kernels
+    from puffin_ann.kernel_cache.numba_cache import kernels
 
     overloads: list[Overload] = [
         (kernel.py_func.__module__, kernel.py_func.__name__, types)

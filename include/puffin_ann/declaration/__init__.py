@@ -4,21 +4,58 @@ Imports nothing heavier than pydantic and YAML, since every parse of a DAG file 
 of its own modules only those of which something is asked for: a search needs the names of the
 algorithms, and no declaration.
 
-`index` is a declaration as a whole, of `options`, `spark`, `airflow_tasks`, `parameters`, `names`
-and `schedules`, all built on `model`. `folder` finds the folders of declarations, `files` reads
-them, by `reading` what is in a file; `allowed` says which settings of Spark this machine permits.
-`complaints` says in words what is not allowed; `json_schema` serves editors.
+`index` is a declaration as a whole, made of `fields`. `folder` finds the folders of declarations,
+`files` reads them, by `reading` what is in a file; `allowed` says which settings of Spark this
+machine permits. `json_schema` serves editors.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from puffin_ann.declaration.airflow_tasks import (
+    from puffin_ann.declaration.fields.airflow_tasks import (
         AirflowOptions,
     )
-    from puffin_ann.declaration.complaints import (
+    from puffin_ann.declaration.fields.complaints import (
         in_words,
+    )
+    from puffin_ann.declaration.fields.names import (
+        check_name,
+        is_name,
+    )
+    from puffin_ann.declaration.fields.options import (
+        MAX_GROUPS,
+        ApprovalBounds,
+        BuildOptions,
+        Duration,
+        EvaluateOptions,
+        GateOptions,
+        MaintainOptions,
+        RebuildOptions,
+        RefreshOptions,
+        RetentionOptions,
+        seconds_of,
+    )
+    from puffin_ann.declaration.fields.parameters import (
+        AUTO,
+        CENTROID,
+        EXACT,
+        FORMS_OF,
+        PARAMETERS,
+        AlgorithmName,
+        AutoParameters,
+        CentroidParameters,
+        ExactParameters,
+        FormName,
+        HnswParameters,
+        IvfPqParameters,
+        Parameters,
+        VamanaParameters,
+    )
+    from puffin_ann.declaration.fields.spark import (
+        LIVY,
+        SPARK_SUBMIT,
+        SparkOptions,
     )
     from puffin_ann.declaration.files import (
         Declared,
@@ -39,62 +76,24 @@ if TYPE_CHECKING:
         MetricName,
         parse_declaration,
     )
-    from puffin_ann.declaration.names import (
-        check_name,
-        is_name,
-    )
-    from puffin_ann.declaration.options import (
-        MAX_GROUPS,
-        ApprovalBounds,
-        BuildOptions,
-        Duration,
-        EvaluateOptions,
-        GateOptions,
-        MaintainOptions,
-        RebuildOptions,
-        RefreshOptions,
-        RetentionOptions,
-        seconds_of,
-    )
-    from puffin_ann.declaration.parameters import (
-        AUTO,
-        CENTROID,
-        EXACT,
-        FORMS_OF,
-        PARAMETERS,
-        AlgorithmName,
-        AutoParameters,
-        CentroidParameters,
-        ExactParameters,
-        FormName,
-        HnswParameters,
-        IvfPqParameters,
-        Parameters,
-        VamanaParameters,
-    )
-    from puffin_ann.declaration.spark import (
-        LIVY,
-        SPARK_SUBMIT,
-        SparkOptions,
-    )
 
 _NAMES_OF = {
-    "airflow_tasks": "AirflowOptions",
-    "complaints": "in_words",
+    "fields.airflow_tasks": "AirflowOptions",
+    "fields.complaints": "in_words",
     "files": "Declared declaration_files load_declaration load_declarations read_declarations",
     "folder": "declarations_folders folder_beside known_declarations",
     "index": "IndexDeclaration METRICS MetricName SHAPING parse_declaration",
-    "names": "check_name is_name",
-    "options": (
+    "fields.names": "check_name is_name",
+    "fields.options": (
         "ApprovalBounds BuildOptions Duration EvaluateOptions GateOptions MAX_GROUPS "
         "MaintainOptions RebuildOptions RefreshOptions RetentionOptions seconds_of"
     ),
-    "parameters": (
+    "fields.parameters": (
         "AUTO AlgorithmName AutoParameters CENTROID CentroidParameters EXACT ExactParameters "
         "FORMS_OF FormName HnswParameters IvfPqParameters PARAMETERS Parameters "
         "VamanaParameters"
     ),
-    "spark": "LIVY SPARK_SUBMIT SparkOptions",
+    "fields.spark": "LIVY SPARK_SUBMIT SparkOptions",
 }
 _MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names.split()}
 

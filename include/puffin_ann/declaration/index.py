@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, ValidationError, model_validator
 
-from puffin_ann.declaration.airflow_tasks import AirflowOptions
-from puffin_ann.declaration.complaints import complaints_of
-from puffin_ann.declaration.model import Model
-from puffin_ann.declaration.names import NAME, TABLE_NAME
-from puffin_ann.declaration.options import (
+from puffin_ann.declaration.fields.airflow_tasks import AirflowOptions
+from puffin_ann.declaration.fields.complaints import complaints_of
+from puffin_ann.declaration.fields.model import Model
+from puffin_ann.declaration.fields.names import NAME, TABLE_NAME
+from puffin_ann.declaration.fields.options import (
     BuildOptions,
     EvaluateOptions,
     GateOptions,
@@ -20,7 +20,7 @@ from puffin_ann.declaration.options import (
     RefreshOptions,
     RetentionOptions,
 )
-from puffin_ann.declaration.parameters import (
+from puffin_ann.declaration.fields.parameters import (
     AUTO,
     CENTROID,
     FORMS_OF,
@@ -30,8 +30,8 @@ from puffin_ann.declaration.parameters import (
     Parameters,
     VamanaParameters,
 )
-from puffin_ann.declaration.schedules import Schedule
-from puffin_ann.declaration.spark import SparkOptions
+from puffin_ann.declaration.fields.schedules import Schedule
+from puffin_ann.declaration.fields.spark import SparkOptions
 from puffin_ann.errors import DeclarationError
 
 MetricName = Literal["l2", "cosine", "ip"]

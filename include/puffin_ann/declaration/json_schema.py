@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from puffin_ann.declaration.fields.parameters import PARAMETERS
 from puffin_ann.declaration.index import IndexDeclaration
-from puffin_ann.declaration.parameters import PARAMETERS
 
 DEFAULT_ALGORITHM = IndexDeclaration.model_fields["algorithm"].default
 

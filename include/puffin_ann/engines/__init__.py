@@ -9,7 +9,7 @@ predicts how large an index of each will be, with what `links` knows of graphs.
 
 from puffin_ann.engines.base import SearchableShard, ShardEngine
 from puffin_ann.errors import DeclarationError
-from puffin_ann.uncollected import imported
+from puffin_ann.imports.uncollected import imported
 
 _ENGINES = {
     "exact": ("puffin_ann.engines.exact", "ExactEngine"),

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.core.types import Answers, Width
 from puffin_ann.ann.exact.compared_rows import Coding
-from puffin_ann.blobs import delta as delta_blob
-from puffin_ann.blobs.delta import Delta
+from puffin_ann.blobs.shards import delta as delta_blob
+from puffin_ann.blobs.shards.delta import Delta
 from puffin_ann.engines import engine
 from puffin_ann.engines.base import Progress, RowMask, SearchableShard
 from puffin_ann.engines.exact import ExactShard

@@ -17,9 +17,9 @@ from puffin_ann.ann.core.metrics import METRICS, frozen
 from puffin_ann.ann.core.types import Answers, Width
 from puffin_ann.ann.exact.compared_rows import Coding, ComparedRows
 from puffin_ann.ann.vamana import append_files
-from puffin_ann.blobs import graph as graph_blob
 from puffin_ann.blobs.encoding.stored_vectors import PLAIN, Stored
-from puffin_ann.blobs.graph import Graph
+from puffin_ann.blobs.shards import graph as graph_blob
+from puffin_ann.blobs.shards.graph import Graph
 from puffin_ann.engines.base import (
     Progress,
     RowMask,

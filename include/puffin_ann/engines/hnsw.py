@@ -14,9 +14,9 @@ from puffin_ann.ann.graph import space as spaces
 from puffin_ann.ann.hnsw import hnswlib_index
 from puffin_ann.ann.hnsw.layers import Layers
 from puffin_ann.ann.hnsw.search import Searcher, space_metric
-from puffin_ann.blobs import hnsw as hnsw_blob
 from puffin_ann.blobs.encoding.stored_vectors import PLAIN, Stored
-from puffin_ann.blobs.hnsw import Hnsw
+from puffin_ann.blobs.shards import hnsw as hnsw_blob
+from puffin_ann.blobs.shards.hnsw import Hnsw
 from puffin_ann.engines.base import (
     Progress,
     RowMask,

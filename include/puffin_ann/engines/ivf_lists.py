@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from puffin_ann.ann.core import blas
 from puffin_ann.ann.ivf.lists import Lists, Trained
 from puffin_ann.ann.ivf.search import Searcher
-from puffin_ann.blobs.ivf import Ivf
+from puffin_ann.blobs.shards.ivf import Ivf
 from puffin_ann.engines.base import check_search
 from puffin_ann.engines.ivf_pq import coarseness, effort_of
 from puffin_ann.errors import BlobFormatError

@@ -14,9 +14,9 @@ from puffin_ann.ann.core.types import Answers, Width
 from puffin_ann.ann.ivf import lists as inverted
 from puffin_ann.ann.ivf.lists import Lists, Trained
 from puffin_ann.ann.ivf.search import Searcher
-from puffin_ann.blobs import ivf as ivf_blob
 from puffin_ann.blobs.encoding.stored_vectors import PLAIN, Stored
-from puffin_ann.blobs.ivf import Ivf
+from puffin_ann.blobs.shards import ivf as ivf_blob
+from puffin_ann.blobs.shards.ivf import Ivf
 from puffin_ann.engines.base import (
     Progress,
     RowMask,

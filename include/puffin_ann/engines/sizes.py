@@ -13,10 +13,11 @@ import numpy as np
 
 from puffin_ann.ann.ivf import coded_rows
 from puffin_ann.ann.ivf.lists import LEAST_ROWS, default_lists, default_subspaces
-from puffin_ann.blobs import centroid, coverage, graph, ivf, partitions, routing
 from puffin_ann.blobs.encoding.stored_vectors import BESIDE_BYTES, NUMBER_BYTES, Form
+from puffin_ann.blobs.shards import graph, ivf
+from puffin_ann.blobs.version import centroid, coverage, partitions, routing
 from puffin_ann.declaration import CENTROID, FORMS_OF, MetricName
-from puffin_ann.declaration.parameters import EXACT, HnswParameters, VamanaParameters
+from puffin_ann.declaration.fields.parameters import EXACT, HnswParameters, VamanaParameters
 from puffin_ann.engines.links import MeasuredLinks, bytes_of_row, hnsw_bytes_of_row
 from puffin_ann.errors import BadInputError
 from puffin_ann.puffin.footer import MAX_PAYLOAD

@@ -21,9 +21,9 @@ from puffin_ann.ann.vamana.packed import layout as packed_layout
 from puffin_ann.ann.vamana.packed.layout import PackedNodes, degree_of
 from puffin_ann.ann.vamana.packed_policy import open_or_make
 from puffin_ann.ann.vamana.search import Beam, Codes, Linked, Searcher
-from puffin_ann.blobs import graph as graph_blob
 from puffin_ann.blobs.encoding.stored_vectors import PLAIN, Stored
-from puffin_ann.blobs.graph import Graph
+from puffin_ann.blobs.shards import graph as graph_blob
+from puffin_ann.blobs.shards.graph import Graph
 from puffin_ann.engines.base import (
     Progress,
     RowMask,
@@ -231,7 +231,7 @@ class VamanaEngine:
         together with it instead, codebook and all, which is faster and better.
         """
         from puffin_ann.ann.graph.arguments import Adjacency  # see the module
-        from puffin_ann.ann.vamana.insert import insert
+        from puffin_ann.ann.vamana.incremental.insert import insert
 
         tell = progress or (lambda stage, share: None)
         stored = graph_blob.open(directory)

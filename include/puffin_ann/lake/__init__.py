@@ -9,7 +9,7 @@
 It knows Puffin files as containers, and nothing of the indexes in them.
 """
 
-from puffin_ann.deferred_imports import defer
+from puffin_ann.imports.deferred_imports import defer
 
 # What PyIceberg imports for scans, for its configuration's file, and for conditions as text.
 defer("pyarrow.dataset")

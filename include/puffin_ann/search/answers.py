@@ -15,7 +15,7 @@ from puffin_ann.search.included.kept_columns import KeptColumns
 from puffin_ann.search.merge import Merged, Source, in_shards, keys_of
 from puffin_ann.search.range_search import Pairs
 from puffin_ann.search.results import SearchReport, Texts, answer_table
-from puffin_ann.search.snapshot_view import SnapshotView
+from puffin_ann.search.version.snapshot_view import SnapshotView
 
 
 class Answers:

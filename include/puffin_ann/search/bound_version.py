@@ -9,9 +9,9 @@ from puffin_ann.declaration import CENTROID
 from puffin_ann.errors import ColumnNotFoundError
 from puffin_ann.lake.catalog.scope import scope_of
 from puffin_ann.lake.catalog.tables import snapshot as find_snapshot
-from puffin_ann.lake.read.columns import DataFile
-from puffin_ann.lake.read.row_vectors import RowVectorReader
-from puffin_ann.lake.read.vector_column import VectorColumn, vector_column
+from puffin_ann.lake.read.data.columns import DataFile
+from puffin_ann.lake.read.data.row_vectors import RowVectorReader
+from puffin_ann.lake.read.data.vector_column import VectorColumn, vector_column
 from puffin_ann.search.answers import Answers
 from puffin_ann.search.brute_force import Scan
 from puffin_ann.search.cache.local_cache import LocalCache
@@ -21,10 +21,10 @@ from puffin_ann.search.explain.explanation import GIVEN, Opening
 from puffin_ann.search.failover import tell_lost_cells
 from puffin_ann.search.files.tier import FileTier
 from puffin_ann.search.included.kept_columns import KeptColumns
-from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.results import SearchReport
 from puffin_ann.search.shards.tier import ShardTier
-from puffin_ann.search.snapshot_view import SnapshotView
+from puffin_ann.search.version.index_version import IndexVersion
+from puffin_ann.search.version.snapshot_view import SnapshotView
 from puffin_ann.settings import CacheMode, StalePolicy
 
 

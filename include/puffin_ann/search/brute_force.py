@@ -14,12 +14,12 @@ from pyroaring import BitMap
 from puffin_ann.ann.core.metrics import METRICS, Metric
 from puffin_ann.ann.core.types import Answers
 from puffin_ann.ann.exact.compared_rows import ComparedRows
-from puffin_ann.lake.read.coverage_diff import ALL, Positions
-from puffin_ann.lake.read.parquet import open_file, read_vectors
-from puffin_ann.lake.read.vector_column import VectorColumn
+from puffin_ann.lake.read.data.parquet import open_file, read_vectors
+from puffin_ann.lake.read.data.vector_column import VectorColumn
+from puffin_ann.lake.read.diff.coverage_diff import ALL, Positions
 from puffin_ann.search.explain.recorder import note_scanned_file, note_vectors
 from puffin_ann.search.merge import Source, merge
-from puffin_ann.search.snapshot_view import SnapshotView
+from puffin_ann.search.version.snapshot_view import SnapshotView
 from puffin_ann.settings import MIB, settings
 
 KEPT_BYTES = 256 * MIB

@@ -13,8 +13,8 @@ from puffin_ann.search.explain.explanation import (
     with_explanation,
 )
 from puffin_ann.search.explain.recorder import Recorder
-from puffin_ann.search.index_version import IndexVersion
-from puffin_ann.search.snapshot_view import SnapshotView
+from puffin_ann.search.version.index_version import IndexVersion
+from puffin_ann.search.version.snapshot_view import SnapshotView
 
 
 def explained(

@@ -17,10 +17,10 @@ from pyiceberg.table import Table
 
 from puffin_ann.errors import DamagedIndexError, DataFileError, FormatError
 from puffin_ann.lake.catalog.tables import name_of, reload_table
-from puffin_ann.search.index_version import IndexVersion
-from puffin_ann.search.shards.rows import without_shards
-from puffin_ann.search.snapshot_view import LiveState, SnapshotView, live_state, view_of
-from puffin_ann.search.versions import find_versions, how_to_build_again
+from puffin_ann.search.shards.opening.rows import without_shards
+from puffin_ann.search.version.index_version import IndexVersion
+from puffin_ann.search.version.snapshot_view import LiveState, SnapshotView, live_state, view_of
+from puffin_ann.search.version.versions import find_versions, how_to_build_again
 
 log = logging.getLogger("puffin_ann")
 

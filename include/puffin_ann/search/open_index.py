@@ -14,10 +14,10 @@ from puffin_ann.lake.catalog.tables import snapshot as find_snapshot
 from puffin_ann.search.explain.explanation import Opening
 from puffin_ann.search.failover import cheapest
 from puffin_ann.search.index import Index
-from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.questions.checks import checked_stale_policy
-from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
-from puffin_ann.search.versions import require_found
+from puffin_ann.search.version.index_version import IndexVersion
+from puffin_ann.search.version.snapshot_view import LiveState, live_state, view_of
+from puffin_ann.search.version.versions import require_found
 from puffin_ann.settings import CacheMode, StalePolicy, settings
 
 

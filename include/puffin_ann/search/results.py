@@ -14,8 +14,8 @@ from pyiceberg.table import Table
 from pyiceberg.types import NestedField
 
 from puffin_ann.errors import QueryError
-from puffin_ann.lake.read.columns import ColumnReader, DataFile
-from puffin_ann.lake.read.projection import select
+from puffin_ann.lake.read.data.columns import ColumnReader, DataFile
+from puffin_ann.lake.read.data.projection import select
 
 LOCATOR = pa.struct(
     [

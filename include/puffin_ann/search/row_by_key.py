@@ -14,14 +14,14 @@ from pyiceberg.table import Table
 
 from puffin_ann.errors import ColumnNotFoundError, QueryError, RowNotFoundError
 from puffin_ann.lake.catalog.tables import name_of
-from puffin_ann.lake.read.column_chunks import ChunkReader, DataFile, RowGroup
-from puffin_ann.lake.read.columns import ColumnReader
 from puffin_ann.lake.read.conditions.values import Beyond, fitted
-from puffin_ann.lake.read.live_files import LiveFile, live_files
-from puffin_ann.lake.read.parquet import find_column
-from puffin_ann.lake.read.pruning import may_match
-from puffin_ann.lake.read.row_deletes import deleted_positions
-from puffin_ann.lake.read.vectors import vectors_of
+from puffin_ann.lake.read.data.column_chunks import ChunkReader, DataFile, RowGroup
+from puffin_ann.lake.read.data.columns import ColumnReader
+from puffin_ann.lake.read.data.parquet import find_column
+from puffin_ann.lake.read.data.vectors import vectors_of
+from puffin_ann.lake.read.deletes.row_deletes import deleted_positions
+from puffin_ann.lake.read.files.live_files import LiveFile, live_files
+from puffin_ann.lake.read.files.pruning import may_match
 from puffin_ann.search.index import Index
 
 

@@ -32,7 +32,7 @@ def test_nothing_is_built_where_nobody_answers(cli, asks, monkeypatch):
 def test_maintenance_goes_on_for_others_where_a_first_build_waits(cli, asks, declare, monkeypatch):
     """And a version that is there follows its table, however long what is due waits."""
     monkeypatch.setattr(
-        "puffin_ann.cli.commands.maintain.on_spark", lambda *_: nullcontext(InProcess())
+        "puffin_ann.cli.commands.runs.maintain.on_spark", lambda *_: nullcontext(InProcess())
     )
     declare(name="other")
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))

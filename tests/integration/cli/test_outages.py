@@ -21,7 +21,7 @@ from tenacity import wait_none
 
 from puffin_ann import open_index
 from puffin_ann.cli.app import app
-from puffin_ann.cli.commands.inspect import _describe as describe
+from puffin_ann.cli.commands.reading.inspect import _describe as describe
 from puffin_ann.cli.puffin_files import open_puffin
 from puffin_ann.errors import (
     CatalogUnavailableError,
@@ -53,7 +53,7 @@ from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runs.maintain import maintain
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.moments import now_ms
-from puffin_ann.search.versions import find_versions
+from puffin_ann.search.version.versions import find_versions
 from puffin_ann.settings import settings
 from tests.support import builds, faulty_store, table_events
 from tests.support.faulty_store import CUT, FAULTS, SCHEME, STORE, Request, Weather

@@ -6,7 +6,7 @@ import re
 import pytest
 import yaml
 
-from puffin_ann.blobs import partitions as partitions_blob
+from puffin_ann.blobs.version import partitions as partitions_blob
 from puffin_ann.declaration import load_declaration, parse_declaration
 from puffin_ann.errors import CatalogUnavailableError, EnvironmentProblemError
 from puffin_ann.lifecycle.report.history import history
@@ -14,7 +14,7 @@ from puffin_ann.lifecycle.report.plan import preview
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runs.maintain import maintain
 from puffin_ann.lifecycle.runtime.runners import InProcess
-from puffin_ann.search.index_files import open_puffin
+from puffin_ann.search.version.index_files import open_puffin
 from puffin_ann.settings import settings
 from tests.support import builds
 

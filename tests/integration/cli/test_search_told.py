@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from puffin_ann.lake.read import column_chunks
+from puffin_ann.lake.read.data import column_chunks
 from tests.support import builds
 
 QUERY = np.arange(1, 1 + builds.DIMENSION, dtype=np.float32)

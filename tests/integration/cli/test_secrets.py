@@ -13,7 +13,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.utils.config import Config
 from tenacity import wait_none
 
-from puffin_ann.blobs import routing as routing_blob
+from puffin_ann.blobs.version import routing as routing_blob
 from puffin_ann.cli.app import app
 from puffin_ann.cli.main import run as run_command
 from puffin_ann.declaration import load_declaration

@@ -6,8 +6,8 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.utils.config import Config
 
 from puffin_ann import open_index
-from puffin_ann.lake.read.live_files import live_files
-from puffin_ann.lake.read.row_deletes import deleted_positions
+from puffin_ann.lake.read.deletes.row_deletes import deleted_positions
+from puffin_ann.lake.read.files.live_files import live_files
 from puffin_ann.puffin import PuffinReader, PuffinWriter
 from puffin_ann.settings import settings
 from tests.support import builds

@@ -5,9 +5,9 @@ import pytest
 from pyiceberg.catalog import load_catalog
 
 from puffin_ann.errors import StoreUnavailableError
-from puffin_ann.lake.read.column_chunks import KEPT
-from puffin_ann.lake.read.columns import ColumnReader, DataFile
-from puffin_ann.lake.read.live_files import live_files
+from puffin_ann.lake.read.data.column_chunks import KEPT
+from puffin_ann.lake.read.data.columns import ColumnReader, DataFile
+from puffin_ann.lake.read.files.live_files import live_files
 from puffin_ann.settings import settings
 from tests.support import tables
 from tests.support.object_store import BUCKET, properties

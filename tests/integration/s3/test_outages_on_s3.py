@@ -10,7 +10,7 @@ from puffin_ann.lake.store.objects import object_exists, read_object
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.report.status import status
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
-from puffin_ann.search.versions import require_versions
+from puffin_ann.search.version.versions import require_versions
 from puffin_ann.settings import settings
 from tests.support import builds, table_events
 from tests.support.object_store import properties

@@ -10,13 +10,13 @@ from pyiceberg.catalog import load_catalog
 from puffin_ann import open_index
 from puffin_ann.errors import StoreUnavailableError
 from puffin_ann.lake.catalog.tables import load_table
-from puffin_ann.lake.read.column_chunks import KEPT
+from puffin_ann.lake.read.data.column_chunks import KEPT
 from puffin_ann.lake.store import ranges, signed_once
 from puffin_ann.lake.store.ranges import Range, read_ranges
 from puffin_ann.lake.store.s3 import S3
 from puffin_ann.puffin.reader import PuffinReader
-from puffin_ann.search import index_files, index_version
-from puffin_ann.search.shards import together
+from puffin_ann.search.shards.opening import together
+from puffin_ann.search.version import index_files, index_version
 from puffin_ann.settings import settings
 from tests.support import builds, refreshes
 from tests.support.damage import forget_cache, report

@@ -8,11 +8,11 @@ import pytest
 from pyiceberg.table.snapshots import ancestors_of
 
 from puffin_ann.search import failover
-from puffin_ann.search import versions as published
-from puffin_ann.search.index_files import open_puffin
 from puffin_ann.search.open_index import open_index
-from puffin_ann.search.snapshot_view import live_state, view_of
-from puffin_ann.search.versions import require_versions
+from puffin_ann.search.version import versions as published
+from puffin_ann.search.version.index_files import open_puffin
+from puffin_ann.search.version.snapshot_view import live_state, view_of
+from puffin_ann.search.version.versions import require_versions
 from tests.support import builds
 from tests.support.tables import delete_positions
 

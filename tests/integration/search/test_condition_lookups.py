@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from puffin_ann import open_index
-from puffin_ann.lake.read import snapshot_entries
-from puffin_ann.lake.read.column_chunks import KEPT
-from puffin_ann.lake.read.snapshot_entries import ENTRIES
+from puffin_ann.lake.read.conditions import snapshot_entries
+from puffin_ann.lake.read.conditions.snapshot_entries import ENTRIES
+from puffin_ann.lake.read.data.column_chunks import KEPT
 from puffin_ann.search.conditions import kept_shards
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.gathered import Gathered

@@ -18,7 +18,7 @@ from puffin_ann.lifecycle.runs import build
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runs.maintain import maintain
 from puffin_ann.lifecycle.runtime.runners import InProcess
-from puffin_ann.search.versions import newest_version
+from puffin_ann.search.version.versions import newest_version
 from tests.support import builds, table_events
 from tests.support.damage import corrupt, forget_cache, report
 

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from pyiceberg.table.statistics import StatisticsFile
 
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.cli.commands.inspect import inspect
+from puffin_ann.cli.commands.reading.inspect import inspect
 from puffin_ann.errors import FormatError
 from puffin_ann.lifecycle.report.status import as_text, status
 from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.search.index import Index
 from puffin_ann.search.open_index import open_version
-from puffin_ann.search.snapshot_view import live_state, view_of
+from puffin_ann.search.version.snapshot_view import live_state, view_of
 from puffin_ann.settings import settings as library_settings
 from tests.support import handmade_index
 from tests.support.tables import delete_positions, open_catalog

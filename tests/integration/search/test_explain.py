@@ -23,7 +23,7 @@ from puffin_ann.search.explain.recorder import current
 from puffin_ann.search.explain.tree import as_text
 from puffin_ann.search.shards.among import _Asked
 from puffin_ann.search.shards.costs import Costs
-from puffin_ann.search.shards.snapshot_shard import SnapshotShard
+from puffin_ann.search.shards.opening.snapshot_shard import SnapshotShard
 from puffin_ann.search.shards.tier import ShardTier
 from tests.support import builds
 from tests.support.paths import SAMPLE

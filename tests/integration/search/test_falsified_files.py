@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 
 from puffin_ann import open_index
-from puffin_ann.blobs import coverage as coverage_blob
-from puffin_ann.blobs import partitions, routing, rows
 from puffin_ann.blobs.encoding import strings
+from puffin_ann.blobs.shards import rows
+from puffin_ann.blobs.version import coverage as coverage_blob
+from puffin_ann.blobs.version import partitions, routing
 from puffin_ann.errors import FormatError
 from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.search.cache.local_cache import LocalCache
-from puffin_ann.search.index_version import load_version
-from puffin_ann.search.shards.load import load_shard
+from puffin_ann.search.shards.opening.load import load_shard
+from puffin_ann.search.version.index_version import load_version
 from tests.support import (
     builds,
     falsified_columns,

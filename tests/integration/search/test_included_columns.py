@@ -25,8 +25,8 @@ from pyiceberg.types import (
 
 from puffin_ann import open_index
 from puffin_ann.errors import ColumnNotFoundError, UnsupportedColumnError
-from puffin_ann.lake.read.column_chunks import KEPT
-from puffin_ann.lake.read.snapshot_entries import ENTRIES
+from puffin_ann.lake.read.conditions.snapshot_entries import ENTRIES
+from puffin_ann.lake.read.data.column_chunks import KEPT
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.search.conditions.kept import MATCHING
 from puffin_ann.search.included.lookups import LOOKUPS

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from puffin_ann import open_index
-from puffin_ann.blobs import ivf
-from puffin_ann.search.shards import opened as opened_shards
+from puffin_ann.blobs.shards import ivf
 from puffin_ann.search.shards.cold import decide, scan_lists
+from puffin_ann.search.shards.opening import opened as opened_shards
 from puffin_ann.settings import settings as of_process
 from tests.support import builds, falsified_files, falsified_index, refreshes
 from tests.support.damage import corrupt, forget_cache, report

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from puffin_ann import open_index
-from puffin_ann.blobs import partitions as partitions_blob
+from puffin_ann.blobs.version import partitions as partitions_blob
 from puffin_ann.errors import StoreUnavailableError
 from puffin_ann.lifecycle.publish import layers
 from puffin_ann.lifecycle.report.history import history
 from puffin_ann.lifecycle.report.status import status
-from puffin_ann.search import index_version
-from puffin_ann.search.index_files import StoredBlob
+from puffin_ann.search.version import index_version
+from puffin_ann.search.version.index_files import StoredBlob
 from tests.support import builds, refreshes
 from tests.support.damage import corrupt, forget_cache, report
 

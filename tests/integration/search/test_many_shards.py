@@ -12,24 +12,24 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyroaring import BitMap
 
-from puffin_ann.blobs import coverage as coverage_blob
-from puffin_ann.blobs import coverage_changes as coverage_changes_blob
-from puffin_ann.blobs import directory as directory_blob
-from puffin_ann.blobs import graph as graph_blob
-from puffin_ann.blobs import partitions as partitions_blob
-from puffin_ann.blobs import routing as routing_blob
-from puffin_ann.blobs import rows as rows_blob
-from puffin_ann.blobs import tombstone_changes as tombstone_changes_blob
-from puffin_ann.blobs import tombstones as tombstones_blob
-from puffin_ann.blobs.coverage import Coverage, CoveredFile, CoveredFiles
-from puffin_ann.blobs.coverage_changes import CoverageChanges
-from puffin_ann.blobs.directory import Directory, NamedBlob, NamedFile
+from puffin_ann.blobs.changes import coverage_changes as coverage_changes_blob
+from puffin_ann.blobs.changes import tombstone_changes as tombstone_changes_blob
+from puffin_ann.blobs.changes.coverage_changes import CoverageChanges
+from puffin_ann.blobs.changes.tombstone_changes import AddedTombstones
 from puffin_ann.blobs.encoding.container import fingerprint
-from puffin_ann.blobs.routing import ShardEntry
-from puffin_ann.blobs.tombstone_changes import AddedTombstones
+from puffin_ann.blobs.shards import graph as graph_blob
+from puffin_ann.blobs.shards import rows as rows_blob
+from puffin_ann.blobs.version import coverage as coverage_blob
+from puffin_ann.blobs.version import directory as directory_blob
+from puffin_ann.blobs.version import partitions as partitions_blob
+from puffin_ann.blobs.version import routing as routing_blob
+from puffin_ann.blobs.version import tombstones as tombstones_blob
+from puffin_ann.blobs.version.coverage import Coverage, CoveredFile, CoveredFiles
+from puffin_ann.blobs.version.directory import Directory, NamedBlob, NamedFile
+from puffin_ann.blobs.version.routing import ShardEntry
 from puffin_ann.puffin.streams import RangeSource
 from puffin_ann.puffin.writer import PuffinWriter
-from puffin_ann.search.index_version import load_version
+from puffin_ann.search.version.index_version import load_version
 from tests.support.blob_samples import sample_routing
 
 pytestmark = pytest.mark.long

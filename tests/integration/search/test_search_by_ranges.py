@@ -16,9 +16,9 @@ from puffin_ann.lifecycle.build import gate
 from puffin_ann.lifecycle.maintain.gather import gather
 from puffin_ann.search.explain.explanation import explanation_of
 from puffin_ann.search.explain.tree import as_text
-from puffin_ann.search.shards import opened as opened_shards
 from puffin_ann.search.shards.cold import decide, scan
 from puffin_ann.search.shards.cold import tier as cold_tier
+from puffin_ann.search.shards.opening import opened as opened_shards
 from puffin_ann.settings import settings as of_process
 from tests.support import builds, refreshes
 from tests.support.damage import corrupt, forget_cache, report

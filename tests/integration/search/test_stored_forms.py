@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 
 from puffin_ann import open_index
-from puffin_ann.blobs import routing as routing_blob
+from puffin_ann.blobs.version import routing as routing_blob
 from puffin_ann.declaration import RefreshOptions
 from puffin_ann.errors import BadVectorsError, BlobFormatError, ColumnNotFoundError
-from puffin_ann.lake.read.column_chunks import KEPT
+from puffin_ann.lake.read.data.column_chunks import KEPT
 from puffin_ann.lifecycle.refresh.remake_cells import remake_cells
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
-from puffin_ann.search.versions import require_versions
+from puffin_ann.search.version.versions import require_versions
 from tests.support import builds
 
 QUERIES = np.random.default_rng(5).normal(size=(4, builds.DIMENSION)).astype(np.float32)
@@ -104,7 +104,7 @@ def test_cells_are_made_again_without_the_table(words, form, monkeypatch):
     version = require_versions(words.refresh(), builds.INDEX)[0]
     was = version.cells(words.io)
     KEPT.clear()
-    monkeypatch.setattr("puffin_ann.lake.read.row_vectors.RowVectorReader.read", None)
+    monkeypatch.setattr("puffin_ann.lake.read.data.row_vectors.RowVectorReader.read", None)
     made = remake_cells(words.io, version)
     np.testing.assert_array_equal(made.rows, was.rows)
     np.testing.assert_array_equal(made.shards, was.shards)

@@ -8,7 +8,8 @@ import pytest
 import zstandard
 from pyroaring import BitMap
 
-from puffin_ann.blobs import coverage, graph, routing, rows, tombstones
+from puffin_ann.blobs.shards import graph, rows
+from puffin_ann.blobs.version import coverage, routing, tombstones
 from puffin_ann.errors import BlobFormatError, LocalCopyError
 from tests.support import rows_v1_writer
 from tests.support.blob_samples import (

@@ -7,20 +7,11 @@ import struct
 import numpy as np
 import pytest
 
-from puffin_ann.blobs import (
-    centroid,
-    column_changes,
-    columns,
-    delta,
-    graph,
-    hnsw,
-    ivf,
-    routing,
-    rows,
-    rows_v1,
-)
+from puffin_ann.blobs.changes import column_changes
 from puffin_ann.blobs.describe import OURS, describe
 from puffin_ann.blobs.encoding.container import ContainerReader
+from puffin_ann.blobs.shards import columns, delta, graph, hnsw, ivf, rows, rows_v1
+from puffin_ann.blobs.version import centroid, routing
 from puffin_ann.errors import BlobFormatError, FormatError
 from tests.support.blob_samples import (
     SAMPLES,

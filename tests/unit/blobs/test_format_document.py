@@ -7,9 +7,11 @@ import re
 import numpy as np
 import pytest
 
-from puffin_ann.blobs import centroid, delta, describe, graph, hnsw, routing, rows
+from puffin_ann.blobs import describe
 from puffin_ann.blobs.encoding import block_sums
 from puffin_ann.blobs.encoding.container import ContainerReader
+from puffin_ann.blobs.shards import delta, graph, hnsw, rows
+from puffin_ann.blobs.version import centroid, routing
 from puffin_ann.puffin import footer, limits
 from tests.support.blob_samples import SAMPLES, sample_rows, sample_wider, written
 from tests.support.paths import ROOT
@@ -33,30 +35,30 @@ RECORDS = {
     "puffin_ann.blobs.encoding.block_sums:HEAD",
     "puffin_ann.blobs.encoding.block_sums:ENTRY",
     "puffin_ann.blobs.encoding.stored_vectors:FORM",
-    "puffin_ann.blobs.routing:HEAD",
-    "puffin_ann.blobs.routing:SHARD",
-    "puffin_ann.blobs.gate:RECALL",
-    "puffin_ann.blobs.gate:WIDER",
-    "puffin_ann.blobs.routing:APART",
-    "puffin_ann.blobs.partitions:HEAD",
-    "puffin_ann.blobs.coverage:HEAD",
-    "puffin_ann.blobs.coverage:FILE",
-    "puffin_ann.blobs.graph:HEAD",
-    "puffin_ann.blobs.hnsw:HEAD",
-    "puffin_ann.blobs.ivf:HEAD",
-    "puffin_ann.blobs.rows:HEAD",
-    "puffin_ann.blobs.rows_v1:HEAD",
-    "puffin_ann.blobs.tombstones:HEAD",
-    "puffin_ann.blobs.centroid:HEAD",
-    "puffin_ann.blobs.directory:HEAD",
-    "puffin_ann.blobs.directory:BLOB",
-    "puffin_ann.blobs.coverage_changes:HEAD",
-    "puffin_ann.blobs.tombstone_changes:HEAD",
-    "puffin_ann.blobs.tombstone_changes:SHARD",
-    "puffin_ann.blobs.columns:HEAD",
-    "puffin_ann.blobs.columns:COLUMN",
-    "puffin_ann.blobs.columns:BLOCK",
-    "puffin_ann.blobs.column_changes:HEAD",
+    "puffin_ann.blobs.version.routing:HEAD",
+    "puffin_ann.blobs.version.routing:SHARD",
+    "puffin_ann.blobs.version.gate:RECALL",
+    "puffin_ann.blobs.version.gate:WIDER",
+    "puffin_ann.blobs.version.routing:APART",
+    "puffin_ann.blobs.version.partitions:HEAD",
+    "puffin_ann.blobs.version.coverage:HEAD",
+    "puffin_ann.blobs.version.coverage:FILE",
+    "puffin_ann.blobs.shards.graph:HEAD",
+    "puffin_ann.blobs.shards.hnsw:HEAD",
+    "puffin_ann.blobs.shards.ivf:HEAD",
+    "puffin_ann.blobs.shards.rows:HEAD",
+    "puffin_ann.blobs.shards.rows_v1:HEAD",
+    "puffin_ann.blobs.version.tombstones:HEAD",
+    "puffin_ann.blobs.version.centroid:HEAD",
+    "puffin_ann.blobs.version.directory:HEAD",
+    "puffin_ann.blobs.version.directory:BLOB",
+    "puffin_ann.blobs.changes.coverage_changes:HEAD",
+    "puffin_ann.blobs.changes.tombstone_changes:HEAD",
+    "puffin_ann.blobs.changes.tombstone_changes:SHARD",
+    "puffin_ann.blobs.shards.columns:HEAD",
+    "puffin_ann.blobs.shards.columns:COLUMN",
+    "puffin_ann.blobs.shards.columns:BLOCK",
+    "puffin_ann.blobs.changes.column_changes:HEAD",
 }
 
 

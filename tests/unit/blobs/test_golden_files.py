@@ -11,23 +11,10 @@ import json
 
 import pytest
 
-from puffin_ann.blobs import (
-    column_changes,
-    columns,
-    coverage,
-    coverage_changes,
-    delta,
-    directory,
-    graph,
-    hnsw,
-    ivf,
-    partitions,
-    routing,
-    rows,
-    rows_v1,
-    tombstone_changes,
-)
+from puffin_ann.blobs.changes import column_changes, coverage_changes, tombstone_changes
 from puffin_ann.blobs.describe import OURS
+from puffin_ann.blobs.shards import columns, delta, graph, hnsw, ivf, rows, rows_v1
+from puffin_ann.blobs.version import coverage, directory, partitions, routing
 from puffin_ann.puffin import PuffinReader, PuffinWriter
 from tests.support import rows_v1_writer
 from tests.support.blob_samples import (

@@ -11,25 +11,10 @@ import numpy as np
 import pytest
 from pyroaring import BitMap
 
-from puffin_ann.blobs import (
-    centroid,
-    column_changes,
-    columns,
-    coverage,
-    coverage_changes,
-    delta,
-    directory,
-    graph,
-    hnsw,
-    ivf,
-    partitions,
-    routing,
-    rows,
-    rows_v1,
-    tombstone_changes,
-    tombstones,
-)
+from puffin_ann.blobs.changes import column_changes, coverage_changes, tombstone_changes
 from puffin_ann.blobs.encoding import bitmaps, kernels, strings
+from puffin_ann.blobs.shards import columns, delta, graph, hnsw, ivf, rows, rows_v1
+from puffin_ann.blobs.version import centroid, coverage, directory, partitions, routing, tombstones
 from tests.support import rows_v1_writer
 from tests.support.blob_samples import (
     same,

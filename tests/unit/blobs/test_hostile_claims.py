@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from pyroaring import BitMap
 
-from puffin_ann.blobs import graph, routing, rows
 from puffin_ann.blobs.encoding import bitmaps, container, kernels, strings
 from puffin_ann.blobs.encoding.container import HEADER, ContainerReader, ContainerWriter
+from puffin_ann.blobs.shards import graph, rows
+from puffin_ann.blobs.version import routing
 from puffin_ann.errors import (
     BlobFormatError,
     ChecksumError,

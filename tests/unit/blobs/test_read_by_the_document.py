@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import zstandard
 
-from puffin_ann.blobs import graph, hnsw, ivf, rows, rows_v1
+from puffin_ann.blobs.shards import graph, hnsw, ivf, rows, rows_v1
 from tests.support.blob_samples import LONG_ROWS, VALUES
 from tests.support.paths import GOLDEN
 

@@ -4,7 +4,7 @@ import io
 import sys
 from pathlib import Path
 
-from puffin_ann.blobs import graph
+from puffin_ann.blobs.shards import graph
 from tests.support.blob_samples import sample_graph, written
 
 

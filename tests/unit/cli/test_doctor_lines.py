@@ -4,10 +4,10 @@ import io
 
 import pytest
 
-from puffin_ann.cli.commands import doctor
+from puffin_ann.cli.commands.setup import doctor
 from puffin_ann.lifecycle.maintain.examination.findings import Finding
 from puffin_ann.lifecycle.runs.doctor import Diagnosis
-from puffin_ann.search.versions import how_to_build_again
+from puffin_ann.search.version.versions import how_to_build_again
 from puffin_ann.terminal import LiteralConsole
 
 FILE = "s3://warehouse/shop/words/metadata/ann-words-4546469910130237562-949cbba7-n1.puffin"
@@ -24,7 +24,7 @@ FOUND = Diagnosis(
 
 def shown(monkeypatch, width: int) -> list[str]:
     console = LiteralConsole(file=io.StringIO(), width=width)
-    for module in ("puffin_ann.cli.commands.doctor", "puffin_ann.cli.output"):
+    for module in ("puffin_ann.cli.commands.setup.doctor", "puffin_ann.cli.output"):
         monkeypatch.setattr(f"{module}.console", console)
     doctor._show_diagnosis(FOUND)
     return console.file.getvalue().splitlines()

@@ -9,10 +9,10 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from puffin_ann import numba_cache
 from puffin_ann.cli.app import app
 from puffin_ann.compilation.compile import NATIVE, compile_kernels
 from puffin_ann.errors import BadInputError, CacheUnusableError
+from puffin_ann.kernel_cache import numba_cache
 from tests.support.paths import ROOT
 
 USE = """

@@ -13,8 +13,8 @@ from puffin_ann.declaration import (
     parse_declaration,
     read_declarations,
 )
-from puffin_ann.declaration.complaints import in_words
-from puffin_ann.declaration.model import Model
+from puffin_ann.declaration.fields.complaints import in_words
+from puffin_ann.declaration.fields.model import Model
 from puffin_ann.errors import DeclarationError
 from puffin_ann.settings import settings
 

@@ -1,7 +1,7 @@
 import pytest
 from croniter import croniter
 
-from puffin_ann.declaration.schedules import PRESETS, check_schedule
+from puffin_ann.declaration.fields.schedules import PRESETS, check_schedule
 
 TAKEN = [
     "0 3 * * *",

@@ -13,7 +13,7 @@ import pytest
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.hnsw import hnswlib_index
 from puffin_ann.ann.hnsw.layers import first_lists, list_layers
-from puffin_ann.blobs import hnsw as hnsw_blob
+from puffin_ann.blobs.shards import hnsw as hnsw_blob
 from puffin_ann.engines import engine
 from puffin_ann.errors import BlobFormatError, FormatError
 from tests.support.paths import ROOT

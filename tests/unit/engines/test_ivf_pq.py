@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from puffin_ann.ann.simd import vectors as simd
-from puffin_ann.blobs import ivf as ivf_blob
+from puffin_ann.blobs.shards import ivf as ivf_blob
 from puffin_ann.engines import engine, ivf_unpacked
 from puffin_ann.errors import BlobFormatError, DeclarationError, LocalCopyError
 from tests.support.shard_checks import (

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from puffin_ann.blobs import columns as columns_blob
-from puffin_ann.blobs import rows as rows_blob
-from puffin_ann.blobs.cells import CellStarts
 from puffin_ann.blobs.encoding.stored_vectors import Stored
+from puffin_ann.blobs.shards import columns as columns_blob
+from puffin_ann.blobs.shards import rows as rows_blob
+from puffin_ann.blobs.shards.cells import CellStarts
 from puffin_ann.declaration import AUTO, CENTROID, FORMS_OF
 from puffin_ann.engines import engine
 from puffin_ann.engines.sizes import LOCATOR_BYTES, Shape, predict

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from puffin_ann.blobs import graph as graph_blob
+from puffin_ann.blobs.shards import graph as graph_blob
 from puffin_ann.engines import engine
 from puffin_ann.errors import BlobFormatError, LocalCopyError, QueryError
 from tests.support.graph_checks import assert_is_a_graph_all_of_which_can_be_reached

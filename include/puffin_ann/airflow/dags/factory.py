@@ -28,7 +28,7 @@ from puffin_ann.declaration import (
     read_declarations,
 )
 from puffin_ann.errors import DeclarationError
-from puffin_ann.uncollected import uncollected
+from puffin_ann.imports.uncollected import uncollected
 
 COLLECT_SCHEDULE = "*/10 * * * *"
 """How often it is collected how indexes stand; tasks that work on an index tell it besides."""

@@ -8,7 +8,7 @@ from airflow.sdk import Context
 
 from puffin_ann.airflow.dag_ids import APPROVE, EXPECT
 from puffin_ann.declaration import IndexDeclaration, seconds_of
-from puffin_ann.extras import needing
+from puffin_ann.imports.extras import needing
 
 with needing("airflow", "to have builds approved"):
     from airflow.providers.standard.operators.hitl import ApprovalOperator

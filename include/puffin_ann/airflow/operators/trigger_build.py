@@ -7,7 +7,7 @@ from airflow.sdk import Context
 
 from puffin_ann.airflow.dag_ids import Kind, dag_id_of
 from puffin_ann.airflow.exceptions import AirflowFailException, DagRunTriggerException
-from puffin_ann.extras import needing
+from puffin_ann.imports.extras import needing
 
 with needing("airflow", "to trigger builds"):
     from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator

@@ -8,7 +8,7 @@ from airflow.sdk import BaseOperator
 from puffin_ann.airflow.submit.submission import MakeOperator, Submission
 from puffin_ann.declaration import LIVY, SPARK_SUBMIT, IndexDeclaration, SparkOptions, check_name
 from puffin_ann.errors import DeclarationError
-from puffin_ann.uncollected import imported
+from puffin_ann.imports.uncollected import imported
 
 
 @dataclass(frozen=True)

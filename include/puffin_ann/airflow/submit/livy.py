@@ -6,7 +6,7 @@ from puffin_ann.airflow.submit.connections import require_connection
 from puffin_ann.airflow.submit.submission import Submission
 from puffin_ann.declaration import SparkOptions
 from puffin_ann.errors import BadInputError
-from puffin_ann.extras import needing
+from puffin_ann.imports.extras import needing
 
 POLL_SECONDS = 5
 """How often Livy is asked for the state of an application."""

@@ -14,7 +14,7 @@ from puffin_ann.airflow.submit.spark_output import SparkOutput, file_of
 from puffin_ann.airflow.submit.submission import Submission
 from puffin_ann.declaration import SparkOptions
 from puffin_ann.errors import BadInputError, NotInstalledError
-from puffin_ann.extras import needing
+from puffin_ann.imports.extras import needing
 
 with needing("airflow", "to submit stages to Spark"):
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook

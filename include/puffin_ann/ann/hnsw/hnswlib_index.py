@@ -26,7 +26,7 @@ from puffin_ann.ann.graph.primitives import MAX_ROWS
 from puffin_ann.ann.hnsw import kernels
 from puffin_ann.ann.hnsw.layers import Layers, empty, list_layers
 from puffin_ann.errors import BadInputError
-from puffin_ann.extras import needing
+from puffin_ann.imports.extras import needing
 
 HEADER = np.dtype(
     [

@@ -55,8 +55,8 @@ from puffin_ann.ann.simd.vectors import (
     subtract,
     widened_to,
 )
+from puffin_ann.kernel_cache.simd_levels import SimdLevel
 from puffin_ann.numba_kernels import inlined, kernel
-from puffin_ann.simd_levels import SimdLevel
 
 Order = Literal["rows", "codes"]
 

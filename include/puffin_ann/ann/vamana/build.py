@@ -13,8 +13,9 @@ from puffin_ann.ann.graph import kernels_connectivity
 from puffin_ann.ann.graph.arguments import Adjacency, Space
 from puffin_ann.ann.graph.kernels_connectivity import NONE_DELETED
 from puffin_ann.ann.graph.primitives import MAX_ROWS
-from puffin_ann.ann.vamana import bulk_build, incremental_build
-from puffin_ann.ann.vamana.insert import first_equal
+from puffin_ann.ann.vamana.bulk import bulk_build
+from puffin_ann.ann.vamana.incremental import incremental_build
+from puffin_ann.ann.vamana.incremental.insert import first_equal
 from puffin_ann.errors import BadInputError
 
 INSERTED_ROWS = 4096

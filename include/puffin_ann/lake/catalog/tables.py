@@ -29,7 +29,7 @@ from puffin_ann.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
-from puffin_ann.extras import Extra, install_command
+from puffin_ann.imports.extras import Extra, install_command
 from puffin_ann.lake.catalog.index_snapshots import tag_of
 from puffin_ann.lake.catalog.sqlite import SCHEME, SqliteCatalog, path_of
 from puffin_ann.lake.catalog.timeouts import (

@@ -45,7 +45,7 @@ from puffin_ann.errors import (
     StoreRefusedError,
     StoreUnavailableError,
 )
-from puffin_ann.extras import needing
+from puffin_ann.imports.extras import needing
 from puffin_ann.lake.store.credentials import is_lent, valid_properties
 from puffin_ann.lake.store.outages import translate, with_valid_credentials
 from puffin_ann.redaction import shown_cause

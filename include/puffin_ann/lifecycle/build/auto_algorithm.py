@@ -16,7 +16,7 @@ from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.exact import brute_force
 from puffin_ann.declaration import AUTO, EXACT, PARAMETERS
 from puffin_ann.engines import SearchableShard, engine
-from puffin_ann.extras import is_installed
+from puffin_ann.imports.extras import is_installed
 from puffin_ann.lifecycle.documents.run import BuildPlan, Choice, Trial
 from puffin_ann.lifecycle.evaluate.measure import recalls_of
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder

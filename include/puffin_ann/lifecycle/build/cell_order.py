@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.clustering import kmeans
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.blobs.cells import CellStarts
-from puffin_ann.blobs.rows import Rows
+from puffin_ann.blobs.shards.cells import CellStarts
+from puffin_ann.blobs.shards.rows import Rows
 from puffin_ann.lifecycle.ingest.segments import VectorRows, mapped_rows
 
 CHUNK_ROWS = 1 << 15

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Mapping
 
-from puffin_ann.blobs.gate import Recall
+from puffin_ann.blobs.version.gate import Recall
 from puffin_ann.errors import RecallTooLowError, StagingError
 from puffin_ann.lifecycle.build import staged_index
 from puffin_ann.lifecycle.build.assign import AssignSummary
@@ -16,9 +16,9 @@ from puffin_ann.lifecycle.evaluate.more_rows import choose_wider
 from puffin_ann.lifecycle.evaluate.scanned_cells import choose_scanned_cells
 from puffin_ann.lifecycle.evaluate.tune import choose_widths, widen
 from puffin_ann.lifecycle.runtime.workspace import Workspace
-from puffin_ann.search.index_version import load_version
 from puffin_ann.search.open_index import open_version
-from puffin_ann.search.snapshot_view import live_state
+from puffin_ann.search.version.index_version import load_version
+from puffin_ann.search.version.snapshot_view import live_state
 
 log = logging.getLogger("puffin_ann")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs.encoding.container import fingerprint
 from puffin_ann.blobs.encoding.stored_vectors import Stored
+from puffin_ann.blobs.shards import rows as rows_blob
 from puffin_ann.engines import engine
 from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.build.cell_order import ShardCells, in_cell_order
@@ -22,7 +22,7 @@ from puffin_ann.lifecycle.runtime.progress import Report
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.lifecycle.runtime.workspace import Workspace, attempt_unique
 from puffin_ann.puffin.writer import PuffinWriter
-from puffin_ann.search.index_files import DIGEST
+from puffin_ann.search.version.index_files import DIGEST
 from puffin_ann.version import __version__
 
 CREATED_BY = f"puffin-ann {__version__}"

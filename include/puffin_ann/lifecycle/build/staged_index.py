@@ -12,21 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 from pyroaring import BitMap
 
-from puffin_ann.blobs import centroid as centroid_blob
-from puffin_ann.blobs import coverage as coverage_blob
-from puffin_ann.blobs import coverage_changes as coverage_changes_blob
-from puffin_ann.blobs import directory as directory_blob
-from puffin_ann.blobs import partitions as partitions_blob
-from puffin_ann.blobs import routing as routing_blob
-from puffin_ann.blobs import tombstone_changes as tombstone_changes_blob
-from puffin_ann.blobs.centroid import Centroids
-from puffin_ann.blobs.coverage import Coverage, CoveredFile
-from puffin_ann.blobs.coverage_changes import CoverageChanges
-from puffin_ann.blobs.directory import Directory
-from puffin_ann.blobs.gate import Recall, Wider
-from puffin_ann.blobs.partitions import Partitions
-from puffin_ann.blobs.routing import Routing, ShardEntry
-from puffin_ann.blobs.tombstone_changes import AddedTombstones
+from puffin_ann.blobs.changes import coverage_changes as coverage_changes_blob
+from puffin_ann.blobs.changes import tombstone_changes as tombstone_changes_blob
+from puffin_ann.blobs.changes.coverage_changes import CoverageChanges
+from puffin_ann.blobs.changes.tombstone_changes import AddedTombstones
+from puffin_ann.blobs.version import centroid as centroid_blob
+from puffin_ann.blobs.version import coverage as coverage_blob
+from puffin_ann.blobs.version import directory as directory_blob
+from puffin_ann.blobs.version import partitions as partitions_blob
+from puffin_ann.blobs.version import routing as routing_blob
+from puffin_ann.blobs.version.centroid import Centroids
+from puffin_ann.blobs.version.coverage import Coverage, CoveredFile
+from puffin_ann.blobs.version.directory import Directory
+from puffin_ann.blobs.version.gate import Recall, Wider
+from puffin_ann.blobs.version.partitions import Partitions
+from puffin_ann.blobs.version.routing import Routing, ShardEntry
 from puffin_ann.declaration import CENTROID
 from puffin_ann.lake.store.locations import relative_path
 from puffin_ann.lifecycle.build.assign import AssignSummary

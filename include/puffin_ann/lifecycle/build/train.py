@@ -10,7 +10,7 @@ from puffin_ann.ann.clustering import kmeans, shard_assignment
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.declaration import AUTO
 from puffin_ann.errors import TooFewRowsError
-from puffin_ann.lake.read.vectors import LARGEST_NORM
+from puffin_ann.lake.read.data.vectors import LARGEST_NORM
 from puffin_ann.lifecycle.build.auto_algorithm import TRIAL_QUERIES, TRIAL_ROWS
 from puffin_ann.lifecycle.build.plan import sample_rows
 from puffin_ann.lifecycle.documents.run import BuildPlan

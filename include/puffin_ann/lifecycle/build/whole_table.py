@@ -11,7 +11,7 @@ from puffin_ann.lifecycle.documents.run import (
 from puffin_ann.lifecycle.ingest.preconditions import require_fit, shards_for
 from puffin_ann.moments import now_ms
 from puffin_ann.search.open_index import require_snapshot
-from puffin_ann.search.snapshot_view import LiveState
+from puffin_ann.search.version.snapshot_view import LiveState
 from puffin_ann.settings import settings
 
 

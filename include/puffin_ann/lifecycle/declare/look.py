@@ -12,12 +12,12 @@ from pyiceberg.types import IntegerType, LongType, StringType, UUIDType
 
 from puffin_ann.errors import BadInputError, TooFewRowsError, UnsupportedColumnError
 from puffin_ann.lake.catalog.tables import name_of
-from puffin_ann.lake.read.columns import DataFile, read_rows
-from puffin_ann.lake.read.live_files import LiveFile
-from puffin_ann.lake.read.parquet import row_group_rows
-from puffin_ann.lake.read.vector_column import table_vector_column, vector_columns
-from puffin_ann.lake.read.vectors import VectorBatch, vectors_of
-from puffin_ann.search.snapshot_view import live_state
+from puffin_ann.lake.read.data.columns import DataFile, read_rows
+from puffin_ann.lake.read.data.parquet import row_group_rows
+from puffin_ann.lake.read.data.vector_column import table_vector_column, vector_columns
+from puffin_ann.lake.read.data.vectors import VectorBatch, vectors_of
+from puffin_ann.lake.read.files.live_files import LiveFile
+from puffin_ann.search.version.snapshot_view import live_state
 
 ROWS_LOOKED_AT = 1000
 MOST_GROUPS = 128

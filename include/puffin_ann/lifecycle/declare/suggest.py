@@ -5,7 +5,7 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from puffin_ann.declaration import IndexDeclaration
-from puffin_ann.declaration.names import as_name, is_name
+from puffin_ann.declaration.fields.names import as_name, is_name
 from puffin_ann.errors import BadInputError
 from puffin_ann.lifecycle.declare.look import Seen
 

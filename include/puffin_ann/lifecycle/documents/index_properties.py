@@ -12,7 +12,7 @@ from typing import Annotated, TypedDict, TypeVar, Unpack
 
 from pydantic import BaseModel, Field, FiniteFloat, TypeAdapter, ValidationError
 
-from puffin_ann.blobs.routing import RUN_ID
+from puffin_ann.blobs.version.routing import RUN_ID
 from puffin_ann.errors import BlobFormatError
 from puffin_ann.lifecycle.documents.run import Trial
 from puffin_ann.lifecycle.documents.run_record import RunRecord

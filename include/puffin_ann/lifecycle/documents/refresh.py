@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import AliasChoices, Field
 
-from puffin_ann.blobs.routing import ShardKind
+from puffin_ann.blobs.version.routing import ShardKind
 from puffin_ann.lifecycle.documents.run import (
     AssignOutcome,
     AssignTask,

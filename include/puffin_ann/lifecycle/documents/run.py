@@ -10,7 +10,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import StagingGoneError
-from puffin_ann.lake.read.live_files import DeleteFile, LiveFile
+from puffin_ann.lake.read.files.live_files import DeleteFile, LiveFile
 from puffin_ann.lake.store.staging import StagedObject, Staging
 
 

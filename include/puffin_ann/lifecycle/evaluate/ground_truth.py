@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.exact import brute_force
-from puffin_ann.lake.read.row_identity import hash_rows
+from puffin_ann.lake.read.identity.row_identity import hash_rows
 from puffin_ann.lifecycle.ingest.segments import VectorRows
 
 MAX_DUPLICATES = 64

@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.blobs.gate import Wider
-from puffin_ann.blobs.partitions import Partitions
+from puffin_ann.blobs.version.gate import Wider
+from puffin_ann.blobs.version.partitions import Partitions
 from puffin_ann.declaration import EXACT
 from puffin_ann.lifecycle.evaluate.measure import RecallMeter
 from puffin_ann.lifecycle.evaluate.scanned_cells import CHUNK, ranks_of

@@ -12,15 +12,15 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.types import NestedField
 
-from puffin_ann.blobs import columns as columns_blob
-from puffin_ann.blobs import coverage as coverage_blob
-from puffin_ann.blobs.columns import IncludedColumn, ShardColumns
-from puffin_ann.blobs.routing import ShardEntry
-from puffin_ann.blobs.rows import NOWHERE, Rows
+from puffin_ann.blobs.shards import columns as columns_blob
+from puffin_ann.blobs.shards.columns import IncludedColumn, ShardColumns
+from puffin_ann.blobs.shards.rows import NOWHERE, Rows
+from puffin_ann.blobs.version import coverage as coverage_blob
+from puffin_ann.blobs.version.routing import ShardEntry
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import ColumnNotFoundError, UnsupportedColumnError, UnsupportedTableError
 from puffin_ann.lake.catalog.tables import name_of
-from puffin_ann.lake.read.columns import ColumnReader, DataFile
+from puffin_ann.lake.read.data.columns import ColumnReader, DataFile
 from puffin_ann.lake.store.locations import absolute_path
 from puffin_ann.lifecycle.documents.refresh import RefreshPlan
 from puffin_ann.lifecycle.ingest.key_column import renamed_to
@@ -28,7 +28,7 @@ from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.search.included.answers import RowPlaces, kept_values
 from puffin_ann.search.included.arrow_values import arrow_type, can_be_kept, included_column
 from puffin_ann.search.included.kept_columns import KeptColumns
-from puffin_ann.search.index_version import IndexVersion
+from puffin_ann.search.version.index_version import IndexVersion
 
 log = logging.getLogger("puffin_ann")
 

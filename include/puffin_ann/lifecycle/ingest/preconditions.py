@@ -4,17 +4,17 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from puffin_ann.blobs import partitions
+from puffin_ann.blobs.version import partitions
 from puffin_ann.declaration import CENTROID, IndexDeclaration
 from puffin_ann.engines.base import check_subspaces
 from puffin_ann.errors import BadInputError, TooFewRowsError
 from puffin_ann.lake.commit.publish_mode import publish_mode
-from puffin_ann.lake.read.parquet import dimension_of
-from puffin_ann.lake.read.vector_column import VectorColumn, table_vector_column
+from puffin_ann.lake.read.data.parquet import dimension_of
+from puffin_ann.lake.read.data.vector_column import VectorColumn, table_vector_column
 from puffin_ann.lifecycle.ingest.included_columns import require_included
 from puffin_ann.lifecycle.ingest.key_column import require_key
 from puffin_ann.puffin.layout import MAX_JAVA_BLOB
-from puffin_ann.search.snapshot_view import LiveState
+from puffin_ann.search.version.snapshot_view import LiveState
 
 
 @dataclass(frozen=True)

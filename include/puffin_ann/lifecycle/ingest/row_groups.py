@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyroaring import BitMap
 
-from puffin_ann.lake.read.columns import read_row_group
-from puffin_ann.lake.read.parquet import open_file, read_vectors
-from puffin_ann.lake.read.row_deletes import deleted_positions
-from puffin_ann.lake.read.row_identity import hash_rows
-from puffin_ann.lake.read.row_lineage import stored_lineage
-from puffin_ann.lake.read.vector_column import VectorColumn
+from puffin_ann.lake.read.data.columns import read_row_group
+from puffin_ann.lake.read.data.parquet import open_file, read_vectors
+from puffin_ann.lake.read.data.vector_column import VectorColumn
+from puffin_ann.lake.read.deletes.row_deletes import deleted_positions
+from puffin_ann.lake.read.identity.row_identity import hash_rows
+from puffin_ann.lake.read.identity.row_lineage import stored_lineage
 from puffin_ann.lifecycle.documents.run import PlannedFile
 from puffin_ann.lifecycle.ingest.segments import VectorRows, concatenate
 from puffin_ann.lifecycle.runtime.workspace import Workspace

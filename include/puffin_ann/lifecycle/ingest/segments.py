@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.core.memmap import new_array
-from puffin_ann.blobs.rows import Rows
+from puffin_ann.blobs.shards.rows import Rows
 from puffin_ann.errors import StagingGoneError
 
 LOCATOR_BYTES = 3 * 4

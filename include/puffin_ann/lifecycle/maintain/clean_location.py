@@ -22,7 +22,7 @@ from puffin_ann.lake.store.listing import (
 from puffin_ann.lake.store.locations import is_staging_folder, is_within
 from puffin_ann.lifecycle.versions.inventory import is_index_name
 from puffin_ann.moments import now_ms
-from puffin_ann.search.index_files import open_puffin
+from puffin_ann.search.version.index_files import open_puffin
 
 GRACE = "7d"
 """What was written later shows that somebody may be at work there."""

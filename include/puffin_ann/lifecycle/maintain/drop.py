@@ -27,7 +27,7 @@ from puffin_ann.lifecycle.versions.inventory import (
     take_inventory,
 )
 from puffin_ann.lifecycle.versions.recorded_declaration import Recorded
-from puffin_ann.search.index_files import open_puffin
+from puffin_ann.search.version.index_files import open_puffin
 
 log = logging.getLogger("puffin_ann")
 

@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 from puffin_ann.declaration import IndexDeclaration, known_declarations
 from puffin_ann.errors import ColumnNotFoundError, FormatError
 from puffin_ann.lake.metadata.dropped import NEVER, find_dropped
-from puffin_ann.lake.read.vector_column import table_vector_column
+from puffin_ann.lake.read.data.vector_column import table_vector_column
 from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.versions.inventory import (
     IndexFile,
@@ -17,8 +17,8 @@ from puffin_ann.lifecycle.versions.inventory import (
     live_files,
     take_inventory,
 )
-from puffin_ann.search.index_version import IndexVersion, load_version
-from puffin_ann.search.versions import all_index_names, find_versions
+from puffin_ann.search.version.index_version import IndexVersion, load_version
+from puffin_ann.search.version.versions import all_index_names, find_versions
 
 log = logging.getLogger("puffin_ann")
 

@@ -13,7 +13,7 @@ from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.runtime.retry import retry_on_conflict
 from puffin_ann.lifecycle.runtime.run_ids import new_run_id
 from puffin_ann.lifecycle.versions.inventory import live_files, take_inventory
-from puffin_ann.search.versions import require_versions
+from puffin_ann.search.version.versions import require_versions
 
 log = logging.getLogger("puffin_ann")
 

@@ -27,8 +27,8 @@ from puffin_ann.lifecycle.publish.changed_index import Changed
 from puffin_ann.lifecycle.publish.republish import republish, republish_under_tag
 from puffin_ann.lifecycle.runtime.retry import retry_on_conflict
 from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, take_inventory
-from puffin_ann.search.index_files import open_puffin
-from puffin_ann.search.versions import how_to_build_again
+from puffin_ann.search.version.index_files import open_puffin
+from puffin_ann.search.version.versions import how_to_build_again
 
 log = logging.getLogger("puffin_ann")
 

@@ -9,14 +9,14 @@ import logging
 
 from pyiceberg.table import Table
 
-from puffin_ann.blobs import tombstone_changes as tombstone_changes_blob
+from puffin_ann.blobs.changes import tombstone_changes as tombstone_changes_blob
 from puffin_ann.errors import FormatError
 from puffin_ann.lifecycle.publish.changed_index import Remade
 from puffin_ann.lifecycle.publish.republish import Republished, republish_under_tag
 from puffin_ann.lifecycle.runtime.retry import retry_on_conflict
 from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory, live_files, take_inventory
-from puffin_ann.search.index_version import IndexVersion, load_version
-from puffin_ann.search.shards.lost_tombstones import find_added_tombstones
+from puffin_ann.search.shards.opening.lost_tombstones import find_added_tombstones
+from puffin_ann.search.version.index_version import IndexVersion, load_version
 
 log = logging.getLogger("puffin_ann")
 

@@ -13,8 +13,8 @@ from puffin_ann.lifecycle.refresh.due import find_due
 from puffin_ann.lifecycle.versions.inventory import Inventory, live_files
 from puffin_ann.lifecycle.versions.recorded_declaration import Recorded
 from puffin_ann.lifecycle.versions.unreadable import Unreadable
-from puffin_ann.search.index_version import IndexVersion
-from puffin_ann.search.snapshot_view import live_state
+from puffin_ann.search.version.index_version import IndexVersion
+from puffin_ann.search.version.snapshot_view import live_state
 
 
 def plan_repair(

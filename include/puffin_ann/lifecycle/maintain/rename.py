@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pydantic import BaseModel, ConfigDict
 from pyiceberg.table import Table
 
-from puffin_ann.blobs import routing as routing_blob
+from puffin_ann.blobs.version import routing as routing_blob
 from puffin_ann.declaration import IndexDeclaration, check_name
 from puffin_ann.errors import (
     BadInputError,
@@ -43,8 +43,8 @@ from puffin_ann.lifecycle.versions.inventory import (
     live_files,
     take_inventory,
 )
-from puffin_ann.search.index_version import IndexVersion, load_version
-from puffin_ann.search.versions import (
+from puffin_ann.search.version.index_version import IndexVersion, load_version
+from puffin_ann.search.version.versions import (
     how_to_build_again,
     newest_version,
     require_versions,

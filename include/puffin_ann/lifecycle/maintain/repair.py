@@ -34,7 +34,7 @@ from puffin_ann.lifecycle.versions.inventory import (
     live_files,
     take_inventory,
 )
-from puffin_ann.search.index_files import open_puffin
+from puffin_ann.search.version.index_files import open_puffin
 
 log = logging.getLogger("puffin_ann")
 

@@ -6,7 +6,7 @@ Nothing here reads a table or a file: `versions.index_state` fills these in.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from puffin_ann.blobs.routing import ShardKind
+from puffin_ann.blobs.version.routing import ShardKind
 from puffin_ann.lifecycle.policy.decision import Drift, Rates
 
 

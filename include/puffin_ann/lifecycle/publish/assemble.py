@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
 
-from puffin_ann.blobs import centroid as centroid_blob
-from puffin_ann.blobs import columns as columns_blob
-from puffin_ann.blobs import coverage as coverage_blob
-from puffin_ann.blobs import partitions as partitions_blob
-from puffin_ann.blobs import rows as rows_blob
-from puffin_ann.blobs import tombstone_changes as tombstone_changes_blob
-from puffin_ann.blobs.routing import Apart, Routing
+from puffin_ann.blobs.changes import tombstone_changes as tombstone_changes_blob
+from puffin_ann.blobs.shards import columns as columns_blob
+from puffin_ann.blobs.shards import rows as rows_blob
+from puffin_ann.blobs.version import centroid as centroid_blob
+from puffin_ann.blobs.version import coverage as coverage_blob
+from puffin_ann.blobs.version import partitions as partitions_blob
+from puffin_ann.blobs.version.routing import Apart, Routing
 from puffin_ann.declaration import CENTROID
 from puffin_ann.engines import engine
 from puffin_ann.errors import (
@@ -59,9 +59,9 @@ from puffin_ann.lifecycle.retention.tags import superseded_tags
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.moments import now_ms
 from puffin_ann.puffin.writer import FinishedFile, PuffinWriter
-from puffin_ann.search.index_files import BlobPlace, VersionFiles
-from puffin_ann.search.index_version import IndexVersion, load_version
-from puffin_ann.search.versions import find_versions
+from puffin_ann.search.version.index_files import BlobPlace, VersionFiles
+from puffin_ann.search.version.index_version import IndexVersion, load_version
+from puffin_ann.search.version.versions import find_versions
 from puffin_ann.settings import settings
 
 log = logging.getLogger("puffin_ann")

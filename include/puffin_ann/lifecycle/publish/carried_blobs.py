@@ -17,8 +17,8 @@ from puffin_ann.lake.store.objects import object_exists
 from puffin_ann.lifecycle.versions.inventory import is_index_name
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import BlobReader, PuffinReader
-from puffin_ann.search.index_files import open_puffin
-from puffin_ann.search.versions import index_names
+from puffin_ann.search.version.index_files import open_puffin
+from puffin_ann.search.version.versions import index_names
 
 log = logging.getLogger("puffin_ann")
 

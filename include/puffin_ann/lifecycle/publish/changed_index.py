@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from puffin_ann.blobs import directory as directory_blob
-from puffin_ann.blobs.routing import TYPE as ROUTING
+from puffin_ann.blobs.version import directory as directory_blob
+from puffin_ann.blobs.version.routing import TYPE as ROUTING
 from puffin_ann.lifecycle.publish.layers import Layers
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import BlobReader

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import compress
 
-from puffin_ann.blobs import partitions as partitions_blob
-from puffin_ann.blobs.directory import Directory, NamedBlob, NamedFile
+from puffin_ann.blobs.version import partitions as partitions_blob
+from puffin_ann.blobs.version.directory import Directory, NamedBlob, NamedFile
 from puffin_ann.puffin.metadata import BlobMetadata
-from puffin_ann.search.index_files import DIGEST, BlobPlace
+from puffin_ann.search.version.index_files import DIGEST, BlobPlace
 
 MOST_FILES = 12
 """Most other files that a version names."""

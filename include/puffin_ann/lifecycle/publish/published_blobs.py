@@ -6,9 +6,9 @@ from contextlib import contextmanager
 
 from pyiceberg.table import Table
 
-from puffin_ann.blobs import coverage_changes as coverage_changes_blob
-from puffin_ann.blobs import directory as directory_blob
-from puffin_ann.blobs.routing import TYPE as ROUTING
+from puffin_ann.blobs.changes import coverage_changes as coverage_changes_blob
+from puffin_ann.blobs.version import directory as directory_blob
+from puffin_ann.blobs.version.routing import TYPE as ROUTING
 from puffin_ann.errors import FormatError, StoreRefusedError
 from puffin_ann.lake.metadata.own_tags import held_files
 from puffin_ann.lake.metadata.registered import find_registered
@@ -16,7 +16,7 @@ from puffin_ann.lake.store.assemble.object_plan import ObjectPlan
 from puffin_ann.lifecycle.publish.carried_blobs import Blob, is_foreign, open_pinned
 from puffin_ann.lifecycle.publish.layers import Layers, layers_of
 from puffin_ann.lifecycle.versions.inventory import IndexFile
-from puffin_ann.search.index_files import BlobPlace, VersionFiles, directory_in
+from puffin_ann.search.version.index_files import BlobPlace, VersionFiles, directory_in
 from puffin_ann.settings import settings
 
 log = logging.getLogger("puffin_ann")

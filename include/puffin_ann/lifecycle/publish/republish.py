@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from puffin_ann.blobs.routing import TYPE as ROUTING
+from puffin_ann.blobs.version.routing import TYPE as ROUTING
 from puffin_ann.errors import (
     ConflictError,
     EnvironmentProblemError,

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from pyiceberg.table import Table
 
-from puffin_ann.blobs import routing as routing_blob
-from puffin_ann.blobs.routing import Routing
+from puffin_ann.blobs.version import routing as routing_blob
+from puffin_ann.blobs.version.routing import Routing
 from puffin_ann.errors import FormatError
 from puffin_ann.lake.metadata.dropped import find_dropped, is_dropped
 from puffin_ann.lake.metadata.registered import find_registered
@@ -19,8 +19,8 @@ from puffin_ann.lifecycle.documents.refresh import RefreshPlan
 from puffin_ann.lifecycle.documents.run import BuildPlan, RunPlan
 from puffin_ann.lifecycle.documents.run_record import RunAction, RunRecord
 from puffin_ann.lifecycle.policy.decision import Decision
-from puffin_ann.search.index_files import open_puffin
-from puffin_ann.search.index_version import IndexVersion, version_id
+from puffin_ann.search.version.index_files import open_puffin
+from puffin_ann.search.version.index_version import IndexVersion, version_id
 
 KEPT = 100
 """Most records that a version carries."""

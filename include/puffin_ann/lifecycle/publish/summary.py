@@ -6,7 +6,7 @@ from pyiceberg.table import Table
 
 from puffin_ann.lifecycle.documents.run import RunPlan
 from puffin_ann.lifecycle.retention.tags import NEEDS, needs_text
-from puffin_ann.search.index_version import IndexVersion
+from puffin_ann.search.version.index_version import IndexVersion
 
 
 def summary_of(

@@ -15,10 +15,10 @@ from puffin_ann.lifecycle.versions.base_version import BaseVersion, version_to_r
 from puffin_ann.lifecycle.versions.index_state import change_in, state_of
 from puffin_ann.lifecycle.versions.unreadable import Unreadable, find_in_lost_files
 from puffin_ann.moments import now_ms
-from puffin_ann.search.index_version import IndexVersion
-from puffin_ann.search.shards.rows import coverage_without
-from puffin_ann.search.snapshot_view import LiveState, view_of
-from puffin_ann.search.versions import find_versions
+from puffin_ann.search.shards.opening.rows import coverage_without
+from puffin_ann.search.version.index_version import IndexVersion
+from puffin_ann.search.version.snapshot_view import LiveState, view_of
+from puffin_ann.search.version.versions import find_versions
 
 log = logging.getLogger("puffin_ann")
 

@@ -7,20 +7,20 @@ import numpy as np
 from numpy.typing import NDArray
 from pyroaring import BitMap
 
-from puffin_ann.blobs import centroid as centroid_blob
-from puffin_ann.blobs import column_changes as column_changes_blob
-from puffin_ann.blobs import columns as columns_blob
-from puffin_ann.blobs import coverage as coverage_blob
-from puffin_ann.blobs import coverage_changes as coverage_changes_blob
-from puffin_ann.blobs import rows as rows_blob
-from puffin_ann.blobs import tombstone_changes as tombstone_changes_blob
-from puffin_ann.blobs import tombstones as tombstones_blob
-from puffin_ann.blobs.centroid import Centroids
-from puffin_ann.blobs.coverage import Coverage, CoveredFile
-from puffin_ann.blobs.coverage_changes import CoverageChanges
-from puffin_ann.blobs.partitions import Partitions
-from puffin_ann.blobs.routing import Apart, ShardEntry
-from puffin_ann.blobs.tombstone_changes import AddedTombstones
+from puffin_ann.blobs.changes import column_changes as column_changes_blob
+from puffin_ann.blobs.changes import coverage_changes as coverage_changes_blob
+from puffin_ann.blobs.changes import tombstone_changes as tombstone_changes_blob
+from puffin_ann.blobs.changes.coverage_changes import CoverageChanges
+from puffin_ann.blobs.changes.tombstone_changes import AddedTombstones
+from puffin_ann.blobs.shards import columns as columns_blob
+from puffin_ann.blobs.shards import rows as rows_blob
+from puffin_ann.blobs.version import centroid as centroid_blob
+from puffin_ann.blobs.version import coverage as coverage_blob
+from puffin_ann.blobs.version import tombstones as tombstones_blob
+from puffin_ann.blobs.version.centroid import Centroids
+from puffin_ann.blobs.version.coverage import Coverage, CoveredFile
+from puffin_ann.blobs.version.partitions import Partitions
+from puffin_ann.blobs.version.routing import Apart, ShardEntry
 from puffin_ann.declaration import CENTROID
 from puffin_ann.engines import engine
 from puffin_ann.engines.delta import DELTA
@@ -39,7 +39,7 @@ from puffin_ann.lifecycle.documents.run import load
 from puffin_ann.lifecycle.policy.decision import MEASURED_ROWS, Drift, Rates
 from puffin_ann.lifecycle.refresh.apply_changes.added_tombstones import load_tombstones
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes
-from puffin_ann.search.index_version import IndexVersion
+from puffin_ann.search.version.index_version import IndexVersion
 from puffin_ann.settings import settings
 
 SMALL_COVERAGE = 64 << 10

@@ -4,15 +4,15 @@ from dataclasses import dataclass, replace
 
 from pyroaring import BitMap
 
-from puffin_ann.blobs import coverage as coverage_blob
-from puffin_ann.blobs import partitions as partitions_blob
-from puffin_ann.blobs.coverage import Coverage, CoveredFile
-from puffin_ann.blobs.partitions import Partitions
+from puffin_ann.blobs.version import coverage as coverage_blob
+from puffin_ann.blobs.version import partitions as partitions_blob
+from puffin_ann.blobs.version.coverage import Coverage, CoveredFile
+from puffin_ann.blobs.version.partitions import Partitions
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.lake.commit.publish_mode import publish_mode
 from puffin_ann.lake.metadata.registered import find_registered
-from puffin_ann.lake.read.live_files import LiveFile
-from puffin_ann.lake.read.vector_column import table_vector_column
+from puffin_ann.lake.read.data.vector_column import table_vector_column
+from puffin_ann.lake.read.files.live_files import LiveFile
 from puffin_ann.lake.store.locations import absolute_path, relative_path
 from puffin_ann.lifecycle.build.plan import assign_tasks, shard_groups
 from puffin_ann.lifecycle.documents.index_properties import IndexProperties
@@ -32,9 +32,9 @@ from puffin_ann.lifecycle.runtime.workspace import (
     arrays_to_bytes,
 )
 from puffin_ann.moments import now_ms
-from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.open_index import require_snapshot
-from puffin_ann.search.snapshot_view import LiveState, SnapshotView
+from puffin_ann.search.version.index_version import IndexVersion
+from puffin_ann.search.version.snapshot_view import LiveState, SnapshotView
 from puffin_ann.settings import settings
 
 ROWS_PER_BUCKET = 8_000_000

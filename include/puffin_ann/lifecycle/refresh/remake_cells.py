@@ -14,19 +14,19 @@ from pyiceberg.io import FileIO
 
 from puffin_ann.ann.clustering.centroids import radii
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.blobs import partitions as partitions_blob
-from puffin_ann.blobs import rows as rows_blob
-from puffin_ann.blobs.cells import CellStarts
-from puffin_ann.blobs.partitions import Partitions
-from puffin_ann.blobs.routing import ShardEntry
+from puffin_ann.blobs.shards import rows as rows_blob
+from puffin_ann.blobs.shards.cells import CellStarts
+from puffin_ann.blobs.version import partitions as partitions_blob
+from puffin_ann.blobs.version.partitions import Partitions
+from puffin_ann.blobs.version.routing import ShardEntry
 from puffin_ann.engines import SearchableShard
 from puffin_ann.errors import BlobFormatError
 from puffin_ann.lifecycle.build.cell_order import CHUNK_ROWS, ShardCells
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.search.cache.local_cache import LocalCache
-from puffin_ann.search.index_version import IndexVersion
-from puffin_ann.search.shards.blobs import shard_blobs
-from puffin_ann.search.shards.load import load_shard
+from puffin_ann.search.shards.opening.blobs import shard_blobs
+from puffin_ann.search.shards.opening.load import load_shard
+from puffin_ann.search.version.index_version import IndexVersion
 from puffin_ann.settings import settings
 
 log = logging.getLogger("puffin_ann")

@@ -6,8 +6,8 @@ from pyiceberg.table import Table
 from puffin_ann.lake.catalog.tables import load_table, name_of
 from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.versions.index_state import bytes_of, lag_seconds
-from puffin_ann.search.snapshot_view import live_state, view_of
-from puffin_ann.search.versions import require_versions
+from puffin_ann.search.version.snapshot_view import live_state, view_of
+from puffin_ann.search.version.versions import require_versions
 
 
 class Figures(BaseModel):

@@ -11,9 +11,9 @@ from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.documents.run_record import RunRecord
 from puffin_ann.lifecycle.evaluate.records import evaluations
 from puffin_ann.lifecycle.publish.run_records import as_published
-from puffin_ann.search.index_version import IndexVersion
-from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
-from puffin_ann.search.versions import require_versions
+from puffin_ann.search.version.index_version import IndexVersion
+from puffin_ann.search.version.snapshot_view import LiveState, live_state, view_of
+from puffin_ann.search.version.versions import require_versions
 
 _TRIGGERS = (
     (r"^cli-", "command line"),

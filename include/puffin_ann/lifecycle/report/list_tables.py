@@ -10,8 +10,8 @@ from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import PuffinAnnError
 from puffin_ann.lake.catalog.listing import table_names
 from puffin_ann.lake.catalog.tables import load_table
-from puffin_ann.lake.read.vector_column import vector_columns
-from puffin_ann.search.versions import all_index_names
+from puffin_ann.lake.read.data.vector_column import vector_columns
+from puffin_ann.search.version.versions import all_index_names
 
 AT_ONCE = 8
 """Tables loaded side by side: each takes a catalog and a store some time to answer."""

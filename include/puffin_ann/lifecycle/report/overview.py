@@ -20,9 +20,9 @@ from puffin_ann.lifecycle.report.plan import preview
 from puffin_ann.lifecycle.versions.inventory import Inventory, take_inventory
 from puffin_ann.lifecycle.versions.recorded_declaration import Recorded
 from puffin_ann.redaction import redact
-from puffin_ann.search.index_version import IndexVersion
-from puffin_ann.search.snapshot_view import live_state, view_of
-from puffin_ann.search.versions import all_index_names, require_versions
+from puffin_ann.search.version.index_version import IndexVersion
+from puffin_ann.search.version.snapshot_view import live_state, view_of
+from puffin_ann.search.version.versions import all_index_names, require_versions
 
 MOST_SHARDS, MOST_RUNS, MOST_FINDINGS = 64, 12, 10
 LONGEST_SENTENCE = 400

@@ -11,7 +11,7 @@ from puffin_ann.lifecycle.maintain.former_names import advice_to_rename
 from puffin_ann.lifecycle.policy.decision import Decision
 from puffin_ann.lifecycle.refresh.due import find_due
 from puffin_ann.search.open_index import require_snapshot
-from puffin_ann.search.snapshot_view import live_state
+from puffin_ann.search.version.snapshot_view import live_state
 
 
 class Preview(BaseModel):

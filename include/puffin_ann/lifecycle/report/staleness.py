@@ -17,7 +17,7 @@ from puffin_ann.lifecycle.policy.decide import find_shards_to_rebuild
 from puffin_ann.lifecycle.versions.base_version import BaseVersion, version_to_refresh
 from puffin_ann.lifecycle.versions.index_state import change_in, lag_seconds, state_of
 from puffin_ann.moments import now_ms
-from puffin_ann.search.snapshot_view import LiveState, live_state
+from puffin_ann.search.version.snapshot_view import LiveState, live_state
 
 
 class Staleness(BaseModel):

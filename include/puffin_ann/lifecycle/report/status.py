@@ -19,9 +19,9 @@ from puffin_ann.lifecycle.maintain.former_names import renamings
 from puffin_ann.lifecycle.versions.index_state import bytes_of
 from puffin_ann.lifecycle.versions.recorded_declaration import Recorded
 from puffin_ann.moments import as_time
-from puffin_ann.search.index_version import IndexVersion
-from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
-from puffin_ann.search.versions import all_index_names, require_found, require_no_damage
+from puffin_ann.search.version.index_version import IndexVersion
+from puffin_ann.search.version.snapshot_view import LiveState, live_state, view_of
+from puffin_ann.search.version.versions import all_index_names, require_found, require_no_damage
 from puffin_ann.terminal import LiteralConsole
 
 

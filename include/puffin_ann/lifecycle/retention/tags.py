@@ -26,7 +26,7 @@ from puffin_ann.lake.metadata.registered import publication_number
 from puffin_ann.lake.store.listing import canonical
 from puffin_ann.lifecycle.retention.rules import names_of_snapshots
 from puffin_ann.lifecycle.versions.inventory import IndexFile
-from puffin_ann.search.index_files import directory_in, files_named, open_puffin
+from puffin_ann.search.version.index_files import directory_in, files_named, open_puffin
 
 log = logging.getLogger("puffin_ann")
 

@@ -19,8 +19,8 @@ from puffin_ann.lifecycle.runtime.progress import metering
 from puffin_ann.lifecycle.runtime.run_ids import safe_run_id
 from puffin_ann.lifecycle.runtime.workspace import Workspace, workspaces_for
 from puffin_ann.search.open_index import require_snapshot
-from puffin_ann.search.snapshot_view import live_state
-from puffin_ann.search.versions import require_versions
+from puffin_ann.search.version.snapshot_view import live_state
+from puffin_ann.search.version.versions import require_versions
 
 log = logging.getLogger("puffin_ann")
 

@@ -12,7 +12,7 @@ from puffin_ann.lifecycle.policy.approval import BuildCost, rework, why_ask
 from puffin_ann.lifecycle.refresh.due import Due, find_due
 from puffin_ann.lifecycle.runs.build import newest_published
 from puffin_ann.search.open_index import require_snapshot
-from puffin_ann.search.snapshot_view import LiveState, live_state
+from puffin_ann.search.version.snapshot_view import LiveState, live_state
 
 
 class ExpectedBuild(Document):

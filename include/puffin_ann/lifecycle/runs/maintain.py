@@ -11,7 +11,7 @@ from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.runtime.progress import metering
 from puffin_ann.lifecycle.runtime.runners import Runner
-from puffin_ann.search.versions import how_to_build_again
+from puffin_ann.search.version.versions import how_to_build_again
 
 log = logging.getLogger("puffin_ann")
 

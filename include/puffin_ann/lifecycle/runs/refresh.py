@@ -7,7 +7,7 @@ import logging
 
 from pyiceberg.table import Table
 
-from puffin_ann.blobs.partitions import Partitions
+from puffin_ann.blobs.version.partitions import Partitions
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import DamagedIndexError, FormatError
 from puffin_ann.lake.catalog.tables import load_table
@@ -29,7 +29,7 @@ from puffin_ann.lifecycle.runtime.progress import metering
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.lifecycle.versions.unreadable import find_in_lost_files, find_unreadable
 from puffin_ann.search.open_index import require_snapshot
-from puffin_ann.search.snapshot_view import live_state
+from puffin_ann.search.version.snapshot_view import live_state
 
 log = logging.getLogger("puffin_ann")
 

@@ -16,7 +16,7 @@ import numpy as np
 from pyiceberg.table import Table
 
 from puffin_ann.array_files import load_array
-from puffin_ann.blobs import partitions
+from puffin_ann.blobs.version import partitions
 from puffin_ann.errors import (
     EnvironmentProblemError,
     ObjectMissingError,
@@ -25,7 +25,7 @@ from puffin_ann.errors import (
 )
 from puffin_ann.foreign_json import object_of, parse
 from puffin_ann.lake.catalog.tables import load_table
-from puffin_ann.lake.read.vector_column import VectorColumn, table_vector_column
+from puffin_ann.lake.read.data.vector_column import VectorColumn, table_vector_column
 from puffin_ann.lake.store.listing import list_objects
 from puffin_ann.lake.store.staging import Staging
 from puffin_ann.lifecycle.documents.refresh import RefreshPlan
@@ -39,7 +39,7 @@ from puffin_ann.lifecycle.documents.run import (
 )
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.runtime.heartbeat import heartbeat
-from puffin_ann.search.index_version import IndexVersion, load_version
+from puffin_ann.search.version.index_version import IndexVersion, load_version
 
 OPEN_SECONDS = 60.0
 """How long the stages of an `OpenRun` use the table as it was loaded: far less than vended

@@ -11,7 +11,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from puffin_ann.errors import SparkNotFoundError
-from puffin_ann.extras import install_command, is_installed
+from puffin_ann.imports.extras import install_command, is_installed
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -17,7 +17,7 @@ MODULES = (
     "puffin_ann.lifecycle.build.stages",
     "puffin_ann.lifecycle.refresh.stages",
     "puffin_ann.engines.vamana",  # the default; other engines are imported where they are used
-    "puffin_ann.ann.vamana.insert",
+    "puffin_ann.ann.vamana.incremental.insert",
     "puffin_ann.ann.vamana.build",
 )
 CATALOGS = {"rest": "pyiceberg.catalog.rest", "sql": "pyiceberg.catalog.sql"}

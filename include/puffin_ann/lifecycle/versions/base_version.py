@@ -8,9 +8,9 @@ from pyiceberg.table.snapshots import ancestors_of
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.search.failover import may_answer
-from puffin_ann.search.index_version import IndexVersion
-from puffin_ann.search.snapshot_view import LiveState, SnapshotView, view_of
-from puffin_ann.search.versions import find_versions, newest_version
+from puffin_ann.search.version.index_version import IndexVersion
+from puffin_ann.search.version.snapshot_view import LiveState, SnapshotView, view_of
+from puffin_ann.search.version.versions import find_versions, newest_version
 
 
 @dataclass(frozen=True)

@@ -5,27 +5,27 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from pyiceberg.table import Table
 
-from puffin_ann.blobs import column_changes as column_changes_blob
-from puffin_ann.blobs import columns as columns_blob
-from puffin_ann.blobs import rows as rows_blob
-from puffin_ann.blobs import tombstones as tombstones_blob
-from puffin_ann.blobs.routing import ShardEntry
+from puffin_ann.blobs.changes import column_changes as column_changes_blob
+from puffin_ann.blobs.shards import columns as columns_blob
+from puffin_ann.blobs.shards import rows as rows_blob
+from puffin_ann.blobs.version import tombstones as tombstones_blob
+from puffin_ann.blobs.version.routing import ShardEntry
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import ColumnNotFoundError
 from puffin_ann.lake.metadata.index_snapshots import is_index_snapshot
 from puffin_ann.lake.metadata.own_tags import held_files
-from puffin_ann.lake.read.coverage_diff import ALL
-from puffin_ann.lake.read.live_files import LiveFile
-from puffin_ann.lake.read.parquet import dimension_of
-from puffin_ann.lake.read.vector_column import VectorColumn, table_vector_column
+from puffin_ann.lake.read.data.parquet import dimension_of
+from puffin_ann.lake.read.data.vector_column import VectorColumn, table_vector_column
+from puffin_ann.lake.read.diff.coverage_diff import ALL
+from puffin_ann.lake.read.files.live_files import LiveFile
 from puffin_ann.lake.store.locations import relative_path
 from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.ingest.key_column import require_key
 from puffin_ann.lifecycle.policy.inputs import Change, IndexState, ShardState
 from puffin_ann.lifecycle.versions.unreadable import Unreadable
 from puffin_ann.moments import now_ms
-from puffin_ann.search.index_version import IndexVersion
-from puffin_ann.search.snapshot_view import LiveState, SnapshotView, view_of
+from puffin_ann.search.version.index_version import IndexVersion
+from puffin_ann.search.version.snapshot_view import LiveState, SnapshotView, view_of
 from puffin_ann.settings import settings
 
 

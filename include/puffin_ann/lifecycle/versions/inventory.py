@@ -10,8 +10,8 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.statistics import StatisticsFile
 
-from puffin_ann.blobs import routing as routing_blob
-from puffin_ann.declaration.names import is_name
+from puffin_ann.blobs.version import routing as routing_blob
+from puffin_ann.declaration.fields.names import is_name
 from puffin_ann.errors import FormatError
 from puffin_ann.lake.catalog.tables import reload_table
 from puffin_ann.lake.commit.statistics_slots import slots
@@ -25,8 +25,8 @@ from puffin_ann.lake.store.objects import FOLDER, object_length
 from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.moments import now_ms
 from puffin_ann.puffin.reader import PuffinReader
-from puffin_ann.search.index_files import directory_in, files_named, open_puffin
-from puffin_ann.search.index_version import read_confirmed, version_id
+from puffin_ann.search.version.index_files import directory_in, files_named, open_puffin
+from puffin_ann.search.version.index_version import read_confirmed, version_id
 
 log = logging.getLogger("puffin_ann")
 

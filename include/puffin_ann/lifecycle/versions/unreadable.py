@@ -12,21 +12,21 @@ import numpy as np
 from pyiceberg.io import FileIO
 from pyroaring import BitMap64
 
-from puffin_ann.blobs import partitions as partitions_blob
-from puffin_ann.blobs import rows as rows_blob
-from puffin_ann.blobs.partitions import Partitions
-from puffin_ann.blobs.routing import ShardEntry
+from puffin_ann.blobs.shards import rows as rows_blob
+from puffin_ann.blobs.version import partitions as partitions_blob
+from puffin_ann.blobs.version.partitions import Partitions
+from puffin_ann.blobs.version.routing import ShardEntry
 from puffin_ann.errors import FormatError, ObjectMissingError
 from puffin_ann.lake.store.objects import FOLDER, object_length
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.search.cache.local_cache import LocalCache
-from puffin_ann.search.consistency import check_cells
 from puffin_ann.search.included.arrow_values import check_values
 from puffin_ann.search.included.kept_columns import READERS
-from puffin_ann.search.index_files import BlobPlace
-from puffin_ann.search.index_version import IndexVersion
-from puffin_ann.search.shards.blobs import shard_blobs
-from puffin_ann.search.shards.load import LoadedShard, load_shard
+from puffin_ann.search.shards.opening.blobs import shard_blobs
+from puffin_ann.search.shards.opening.load import LoadedShard, load_shard
+from puffin_ann.search.version.consistency import check_cells
+from puffin_ann.search.version.index_files import BlobPlace
+from puffin_ann.search.version.index_version import IndexVersion
 
 OWN = "doctor"
 """The folder that one shard is unpacked to has no other table's."""

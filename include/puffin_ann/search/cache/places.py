@@ -6,7 +6,7 @@ from pathlib import Path
 
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.search.cache.local_cache import Fill, LocalCache
-from puffin_ann.search.index_files import DIGEST, BlobPlace, StoredBlob
+from puffin_ann.search.version.index_files import DIGEST, BlobPlace, StoredBlob
 
 Place = Callable[[StoredBlob, Fill], AbstractContextManager[Path]]
 """Gives the folder of a blob, filled if it is not there, for as long as the body runs."""

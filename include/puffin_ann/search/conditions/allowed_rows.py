@@ -9,16 +9,16 @@ from pyroaring import BitMap
 
 from puffin_ann.lake.read.conditions.condition import Condition
 from puffin_ann.lake.read.conditions.matching_rows import MatchingRows
-from puffin_ann.lake.read.coverage_diff import ALL, Positions
+from puffin_ann.lake.read.diff.coverage_diff import ALL, Positions
 from puffin_ann.search.conditions.decisions import Decisions
 from puffin_ann.search.conditions.gathered import Gathered
 from puffin_ann.search.conditions.kept_shards import KeptShards
 from puffin_ann.search.conditions.live_places import FEW_SHARE, LivePlaces
 from puffin_ann.search.conditions.shard_rows import ShardRows
 from puffin_ann.search.conditions.ways import Sifted
-from puffin_ann.search.index_version import IndexVersion
-from puffin_ann.search.row_locators import Locators
-from puffin_ann.search.snapshot_view import SnapshotView
+from puffin_ann.search.version.index_version import IndexVersion
+from puffin_ann.search.version.row_locators import Locators
+from puffin_ann.search.version.snapshot_view import SnapshotView
 
 PLACED_BYTES = 4
 """Of a row that is kept by its place."""

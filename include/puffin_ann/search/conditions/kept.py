@@ -8,18 +8,18 @@ from pyiceberg.table import Table
 
 from puffin_ann.lake.catalog.scope import scope_of
 from puffin_ann.lake.catalog.tables import name_of, schema_of_snapshot
-from puffin_ann.lake.read.column_chunks import Kept
 from puffin_ann.lake.read.conditions.condition import Condition, read_condition
 from puffin_ann.lake.read.conditions.matching_rows import MatchingRows, matching_rows
-from puffin_ann.lake.read.snapshot_entries import data_entries
+from puffin_ann.lake.read.conditions.snapshot_entries import data_entries
+from puffin_ann.lake.read.data.column_chunks import Kept
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.explain.explanation import ConditionFacts
 from puffin_ann.search.explain.recorder import current
 from puffin_ann.search.included.kept_columns import KeptColumns
 from puffin_ann.search.included.lookups import Lookups
 from puffin_ann.search.included.matching import MatchingByIndex
-from puffin_ann.search.index_version import IndexVersion
-from puffin_ann.search.snapshot_view import SnapshotView
+from puffin_ann.search.version.index_version import IndexVersion
+from puffin_ann.search.version.snapshot_view import SnapshotView
 from puffin_ann.settings import MIB
 
 MOST_CONDITIONS = 8

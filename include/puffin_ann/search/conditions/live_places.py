@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.search.consistency import CoveredRows
-from puffin_ann.search.row_locators import Locators
+from puffin_ann.search.version.consistency import CoveredRows
+from puffin_ann.search.version.row_locators import Locators
 
 FEW_SHARE = 2
 """Rows are looked up one by one if they are no more than one in so many, else shard by shard."""

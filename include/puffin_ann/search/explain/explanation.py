@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from puffin_ann.blobs.routing import Routing, ShardEntry, ShardKind
+from puffin_ann.blobs.version.routing import Routing, ShardEntry, ShardKind
 from puffin_ann.declaration import EXACT
 from puffin_ann.errors import QueryError
 from puffin_ann.search.explain.stages import Stage

@@ -18,19 +18,19 @@ from pyroaring import BitMap
 
 from puffin_ann.ann.clustering.bounds import Bounds
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.blobs import centroid as centroid_blob
-from puffin_ann.blobs.coverage import CoveredFile
+from puffin_ann.blobs.version import centroid as centroid_blob
+from puffin_ann.blobs.version.coverage import CoveredFile
 from puffin_ann.errors import FormatError
-from puffin_ann.lake.read.coverage_diff import ALL
-from puffin_ann.lake.read.parquet import open_file, read_vectors
-from puffin_ann.lake.read.vector_column import VectorColumn
+from puffin_ann.lake.read.data.parquet import open_file, read_vectors
+from puffin_ann.lake.read.data.vector_column import VectorColumn
+from puffin_ann.lake.read.diff.coverage_diff import ALL
 from puffin_ann.search.brute_force import Best, RowBatch
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.explain.recorder import note_vectors
-from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import Source
 from puffin_ann.search.range_search import Part, batch_part
-from puffin_ann.search.snapshot_view import SnapshotView
+from puffin_ann.search.version.index_version import IndexVersion
+from puffin_ann.search.version.snapshot_view import SnapshotView
 from puffin_ann.settings import MIB
 
 KEPT_BYTES = 256 * MIB

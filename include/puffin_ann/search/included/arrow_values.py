@@ -33,7 +33,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from puffin_ann.blobs.columns import (
+from puffin_ann.blobs.shards.columns import (
     BLOCK_ROWS,
     Bounds,
     IncludedColumn,

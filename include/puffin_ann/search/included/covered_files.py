@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.lake.read.coverage_diff import ALL, Positions
-from puffin_ann.search.index_version import IndexVersion
-from puffin_ann.search.snapshot_view import SnapshotView
+from puffin_ann.lake.read.diff.coverage_diff import ALL, Positions
+from puffin_ann.search.version.index_version import IndexVersion
+from puffin_ann.search.version.snapshot_view import SnapshotView
 
 
 def places_of_files(version: IndexVersion, view: SnapshotView) -> Mapping[str, int]:

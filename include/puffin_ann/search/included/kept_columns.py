@@ -14,20 +14,20 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 from pyiceberg.types import NestedField
 
-from puffin_ann.blobs import column_changes as column_changes_blob
-from puffin_ann.blobs import columns as columns_blob
-from puffin_ann.blobs.column_changes import ColumnChangesReader
-from puffin_ann.blobs.columns import ColumnsReader
+from puffin_ann.blobs.changes import column_changes as column_changes_blob
+from puffin_ann.blobs.changes.column_changes import ColumnChangesReader
 from puffin_ann.blobs.encoding.container import fingerprint
-from puffin_ann.blobs.routing import ShardEntry
-from puffin_ann.blobs.rows import NOWHERE
+from puffin_ann.blobs.shards import columns as columns_blob
+from puffin_ann.blobs.shards.columns import ColumnsReader
+from puffin_ann.blobs.shards.rows import NOWHERE
+from puffin_ann.blobs.version.routing import ShardEntry
 from puffin_ann.errors import ChecksumError, FormatError, ObjectMissingError, PuffinFormatError
-from puffin_ann.lake.read.column_chunks import KEPT
+from puffin_ann.lake.read.data.column_chunks import KEPT
 from puffin_ann.lake.store.ranges import Range, read_ranges
 from puffin_ann.lake.store.sparse_file import SparseFile
 from puffin_ann.search.included.arrow_values import arrow_values
-from puffin_ann.search.index_files import BlobPlace
-from puffin_ann.search.index_version import IndexVersion
+from puffin_ann.search.version.index_files import BlobPlace
+from puffin_ann.search.version.index_version import IndexVersion
 
 READERS: Mapping[str, type[ColumnsReader]] = {
     column_changes_blob.TYPE: ColumnChangesReader,

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from pyiceberg.types import NestedField
 from pyroaring import BitMap
 
-from puffin_ann.lake.read.column_chunks import Kept
 from puffin_ann.lake.read.conditions.condition import Condition
 from puffin_ann.lake.read.conditions.matching_rows import LookedUp
 from puffin_ann.lake.read.conditions.tree import leaves
-from puffin_ann.lake.read.coverage_diff import ALL, Positions
+from puffin_ann.lake.read.data.column_chunks import Kept
+from puffin_ann.lake.read.diff.coverage_diff import ALL, Positions
 from puffin_ann.search.included.arrow_values import arrow_type
 from puffin_ann.search.included.asking import rows_that_match
 from puffin_ann.search.included.collected_values import CollectedValues
@@ -36,8 +36,8 @@ from puffin_ann.search.included.kept_columns import (
     locators_at,
     numbers_of,
 )
-from puffin_ann.search.index_version import IndexVersion
-from puffin_ann.search.snapshot_view import SnapshotView
+from puffin_ann.search.version.index_version import IndexVersion
+from puffin_ann.search.version.snapshot_view import SnapshotView
 from puffin_ann.settings import MIB, settings
 
 LOOKUPS = Kept(lambda: settings().lookups_max_bytes)

@@ -12,9 +12,9 @@ from pyroaring import BitMap
 
 from puffin_ann.lake.read.conditions.condition import Condition
 from puffin_ann.lake.read.conditions.evaluate import rows_that_match
-from puffin_ann.lake.read.coverage_diff import ALL, Positions
-from puffin_ann.lake.read.manifests import Entry, Statistics
-from puffin_ann.lake.read.pruning import Pruning
+from puffin_ann.lake.read.diff.coverage_diff import ALL, Positions
+from puffin_ann.lake.read.files.manifests import Entry, Statistics
+from puffin_ann.lake.read.files.pruning import Pruning
 from puffin_ann.search.included.covered_files import needed_rows, places_of_files
 from puffin_ann.search.included.kept_columns import (
     KeptBlob,
@@ -23,8 +23,8 @@ from puffin_ann.search.included.kept_columns import (
     locators_at,
     numbers_of,
 )
-from puffin_ann.search.index_version import IndexVersion
-from puffin_ann.search.snapshot_view import SnapshotView
+from puffin_ann.search.version.index_version import IndexVersion
+from puffin_ann.search.version.snapshot_view import SnapshotView
 from puffin_ann.settings import MIB
 
 ROUND_BYTES = 64 * MIB

@@ -17,7 +17,7 @@ from puffin_ann.search.questions.checks import (
     heed_scan,
 )
 from puffin_ann.search.results import check_columns
-from puffin_ann.search.snapshot_view import SnapshotView
+from puffin_ann.search.version.snapshot_view import SnapshotView
 from puffin_ann.settings import StalePolicy
 
 

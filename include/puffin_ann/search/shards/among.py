@@ -13,15 +13,15 @@ from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.decisions import size_of
 from puffin_ann.search.explain.explanation import Way
 from puffin_ann.search.explain.recorder import current, enter
-from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import Source
 from puffin_ann.search.shards.comparison import fits
 from puffin_ann.search.shards.costs import Costs
-from puffin_ann.search.shards.few import Few
+from puffin_ann.search.shards.opening.snapshot_shard import UNASKED
 from puffin_ann.search.shards.reach import Reach
 from puffin_ann.search.shards.routes import Routes
+from puffin_ann.search.shards.several.few import Few
 from puffin_ann.search.shards.sifting import sift_first
-from puffin_ann.search.shards.snapshot_shard import UNASKED
+from puffin_ann.search.version.index_version import IndexVersion
 
 Vectors = NDArray[np.float32]
 

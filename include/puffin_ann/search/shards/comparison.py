@@ -17,10 +17,10 @@ from puffin_ann.search.conditions.expected import Expected, note_copying, of_cop
 from puffin_ann.search.conditions.gathered import GATHERED_BYTES, Gathered
 from puffin_ann.search.explain.explanation import ShardWay, Way
 from puffin_ann.search.explain.recorder import current, enter
-from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import Source
 from puffin_ann.search.shards.costs import Costs
-from puffin_ann.search.shards.opened import OpenedShards
+from puffin_ann.search.shards.opening.opened import OpenedShards
+from puffin_ann.search.version.index_version import IndexVersion
 
 Answer = tuple[list[Source], int]
 

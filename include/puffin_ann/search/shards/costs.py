@@ -14,7 +14,7 @@ from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.expected import ASKED, CALLED_FOR_COPIES, SEARCHED
 from puffin_ann.search.conditions.paces import Work, note
 from puffin_ann.search.explain.explanation import Among, Way, way_of
-from puffin_ann.search.index_version import IndexVersion
+from puffin_ann.search.version.index_version import IndexVersion
 
 ROWS_THAT_TELL = 16384
 """To compare fewer takes less than what is done for each query beside, which no figure counts."""

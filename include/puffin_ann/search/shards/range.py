@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.clustering.bounds import Bounds
-from puffin_ann.blobs.partitions import Partitions
-from puffin_ann.blobs.routing import ShardEntry
+from puffin_ann.blobs.version.partitions import Partitions
+from puffin_ann.blobs.version.routing import ShardEntry
 from puffin_ann.engines.reranked import Reranked, blocks_of
 from puffin_ann.search.merge import LocatorKeys
 from puffin_ann.search.range_search import Part
-from puffin_ann.search.row_locators import FileRanks
-from puffin_ann.search.shards.load import LoadedShard
+from puffin_ann.search.shards.opening.load import LoadedShard
+from puffin_ann.search.version.row_locators import FileRanks
 
 BLOCK_ROWS = 32_768
 """Rows of a shard compared in one go."""

@@ -12,8 +12,8 @@ from functools import cached_property
 from itertools import pairwise
 from operator import attrgetter
 
-from puffin_ann.blobs.gate import Wider
-from puffin_ann.blobs.routing import Routing
+from puffin_ann.blobs.version.gate import Wider
+from puffin_ann.blobs.version.routing import Routing
 
 WIDER, WIDER_EACH = 1.1, 1.5
 """How much wider a search is for more rows than were measured: by a factor, and for each further

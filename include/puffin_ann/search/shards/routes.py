@@ -13,11 +13,11 @@ from puffin_ann.ann.clustering.kernels_routing import share_widths, share_widths
 from puffin_ann.ann.core import blas
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.core.types import Fields
-from puffin_ann.blobs.partitions import Partitions
-from puffin_ann.blobs.routing import ShardEntry
+from puffin_ann.blobs.version.partitions import Partitions
+from puffin_ann.blobs.version.routing import ShardEntry
 from puffin_ann.errors import FormatError
-from puffin_ann.search.consistency import check_shards_have_cells
-from puffin_ann.search.index_version import IndexVersion
+from puffin_ann.search.version.consistency import check_shards_have_cells
+from puffin_ann.search.version.index_version import IndexVersion
 
 EVERYWHERE_ROWS = 1 << 20
 """Up to so many rows that satisfy a condition are looked for in every shard, since they need not

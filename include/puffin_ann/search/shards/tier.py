@@ -13,29 +13,29 @@ from pyiceberg.io import FileIO
 
 from puffin_ann.ann.core import blas
 from puffin_ann.declaration import EXACT
-from puffin_ann.lake.read.row_vectors import RowVectorReader
+from puffin_ann.lake.read.data.row_vectors import RowVectorReader
 from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.explain.explanation import ShardWay
 from puffin_ann.search.explain.recorder import current, enter
-from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import Source, count_found
 from puffin_ann.search.range_search import Part
-from puffin_ann.search.shards import tie_breaks
 from puffin_ann.search.shards.among import Among, Wanted
 from puffin_ann.search.shards.cold.decide import may_be_cold
 from puffin_ann.search.shards.cold.scan import ColdShards, DamagedShardError
 from puffin_ann.search.shards.cold.tier import ColdTier
 from puffin_ann.search.shards.comparison import Comparison
 from puffin_ann.search.shards.costs import Costs
-from puffin_ann.search.shards.few import FEW, Few, FewQueries
 from puffin_ann.search.shards.meanwhile import meanwhile
-from puffin_ann.search.shards.opened import OpenedShards
+from puffin_ann.search.shards.opening import tie_breaks
+from puffin_ann.search.shards.opening.opened import OpenedShards
 from puffin_ann.search.shards.range import shard_parts, shards_within
 from puffin_ann.search.shards.reach import Reach
 from puffin_ann.search.shards.routes import Routes
-from puffin_ann.search.snapshot_view import SnapshotView
+from puffin_ann.search.shards.several.few import FEW, Few, FewQueries
+from puffin_ann.search.version.index_version import IndexVersion
+from puffin_ann.search.version.snapshot_view import SnapshotView
 from puffin_ann.settings import CacheMode, settings
 
 log = logging.getLogger("puffin_ann")

@@ -13,7 +13,7 @@ from puffin_ann.errors import (
 from puffin_ann.lake.commit.attempt import Published
 from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lake.metadata.registered import find_registered
-from puffin_ann.lake.read.live_files import live_files
+from puffin_ann.lake.read.files.live_files import live_files
 from tests.support import tables
 from tests.support.commits import CONTENT, head, put, send
 

@@ -27,10 +27,10 @@ from puffin_ann.errors import (
     FormatError,
     PuffinAnnError,
 )
-from puffin_ann.lake.read import column_chunks
-from puffin_ann.lake.read.column_chunks import KEPT, Kept
-from puffin_ann.lake.read.columns import ColumnReader, DataFile, RowGroup, read_rows
-from puffin_ann.lake.read.live_files import live_files
+from puffin_ann.lake.read.data import column_chunks
+from puffin_ann.lake.read.data.column_chunks import KEPT, Kept
+from puffin_ann.lake.read.data.columns import ColumnReader, DataFile, RowGroup, read_rows
+from puffin_ann.lake.read.files.live_files import live_files
 from puffin_ann.settings import settings
 from tests.support import tables
 

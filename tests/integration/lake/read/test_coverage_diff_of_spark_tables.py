@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from puffin_ann.lake.read.live_files import live_files
+from puffin_ann.lake.read.files.live_files import live_files
 from tests.support import builds, publications, tables
 from tests.support.equality_scans import read_equality_deletes
 from tests.support.spark_changes import COPY_ON_WRITE, MERGE_ON_READ, REWRITES, ROW_CHANGES

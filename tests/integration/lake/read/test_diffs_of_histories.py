@@ -9,7 +9,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyroaring import BitMap
 
-from puffin_ann.lake.read.coverage_diff import (
+from puffin_ann.lake.read.data.parquet import open_file, read_vectors
+from puffin_ann.lake.read.data.vector_column import VectorColumn, table_vector_column
+from puffin_ann.lake.read.deletes.row_deletes import deleted_positions
+from puffin_ann.lake.read.diff.coverage_diff import (
     ALL,
     Covered,
     CoveredColumns,
@@ -17,12 +20,9 @@ from puffin_ann.lake.read.coverage_diff import (
     Positions,
     difference,
 )
-from puffin_ann.lake.read.live_files import LiveFile, live_files, load_manifest_list
-from puffin_ann.lake.read.manifest_diff import changes
-from puffin_ann.lake.read.manifests import read_manifest
-from puffin_ann.lake.read.parquet import open_file, read_vectors
-from puffin_ann.lake.read.row_deletes import deleted_positions
-from puffin_ann.lake.read.vector_column import VectorColumn, table_vector_column
+from puffin_ann.lake.read.diff.manifest_diff import changes
+from puffin_ann.lake.read.files.live_files import LiveFile, live_files, load_manifest_list
+from puffin_ann.lake.read.files.manifests import read_manifest
 from tests.support import tables
 from tests.support.former_modes import commit_index_snapshot
 
@@ -162,7 +162,7 @@ def test_few_manifests_are_read_where_few_differ(
     manifests = [manifest.manifest_path for manifest in base.manifests(table.io)]
     read: list[str] = []
     monkeypatch.setattr(
-        "puffin_ann.lake.read.live_files.read_manifest",
+        "puffin_ann.lake.read.files.live_files.read_manifest",
         lambda io, manifest: read.append(manifest.path) or read_manifest(io, manifest),
     )
     assert changes(load_manifest_list(table), known, manifests) == Difference({}, [], 50, 50, 0)

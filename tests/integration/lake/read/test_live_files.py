@@ -16,10 +16,10 @@ from puffin_ann.errors import (
     SnapshotNotFoundError,
     UnsupportedTableError,
 )
-from puffin_ann.lake.read.live_files import LiveFile, live_files
-from puffin_ann.lake.read.parquet import open_file, read_vectors
-from puffin_ann.lake.read.row_deletes import deleted_positions
-from puffin_ann.lake.read.vector_column import table_vector_column
+from puffin_ann.lake.read.data.parquet import open_file, read_vectors
+from puffin_ann.lake.read.data.vector_column import table_vector_column
+from puffin_ann.lake.read.deletes.row_deletes import deleted_positions
+from puffin_ann.lake.read.files.live_files import LiveFile, live_files
 from puffin_ann.puffin.writer import PuffinWriter
 from tests.support import tables
 

@@ -4,10 +4,10 @@ import pytest
 from pyiceberg.table import Table
 from pyroaring import BitMap
 
-from puffin_ann.lake.read.coverage_diff import Covered, CoveredColumns, difference
-from puffin_ann.lake.read.live_files import live_files, load_manifest_list
-from puffin_ann.lake.read.manifest_diff import changes
-from puffin_ann.lake.read.row_deletes import deleted_positions
+from puffin_ann.lake.read.deletes.row_deletes import deleted_positions
+from puffin_ann.lake.read.diff.coverage_diff import Covered, CoveredColumns, difference
+from puffin_ann.lake.read.diff.manifest_diff import changes
+from puffin_ann.lake.read.files.live_files import live_files, load_manifest_list
 from tests.support import builds
 from tests.support.spark_changes import MERGE_ON_READ, REWRITES, ROW_CHANGES
 

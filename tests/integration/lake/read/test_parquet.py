@@ -21,14 +21,14 @@ from puffin_ann.errors import (
     UnsupportedColumnError,
     UnsupportedTableError,
 )
-from puffin_ann.lake.read.live_files import live_files
-from puffin_ann.lake.read.parquet import (
+from puffin_ann.lake.read.data.parquet import (
     dimension_of,
     open_file,
     read_vectors,
     row_group_rows,
 )
-from puffin_ann.lake.read.vector_column import table_vector_column, vector_column
+from puffin_ann.lake.read.data.vector_column import table_vector_column, vector_column
+from puffin_ann.lake.read.files.live_files import live_files
 from tests.support import tables
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from puffin_ann.lake.read.live_files import live_files
-from puffin_ann.lake.read.row_deletes import deleted_positions
-from puffin_ann.lake.read.row_identity import hash_rows, match_identities
-from puffin_ann.lake.read.row_lineage import row_lineage
-from puffin_ann.lake.read.vector_column import table_vector_column
-from puffin_ann.lake.read.vectors import vectors_of
+from puffin_ann.lake.read.data.vector_column import table_vector_column
+from puffin_ann.lake.read.data.vectors import vectors_of
+from puffin_ann.lake.read.deletes.row_deletes import deleted_positions
+from puffin_ann.lake.read.files.live_files import live_files
+from puffin_ann.lake.read.identity.row_identity import hash_rows, match_identities
+from puffin_ann.lake.read.identity.row_lineage import row_lineage
 from tests.support import builds
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ from puffin_ann.lifecycle.maintain import clean as cleaning
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.moments import now_ms
-from puffin_ann.search.versions import find_versions
+from puffin_ann.search.version.versions import find_versions
 from tests.support import builds, table_events
 
 DAY_MS = 24 * table_events.HOUR_MS

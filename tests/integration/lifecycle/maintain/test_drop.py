@@ -22,9 +22,9 @@ from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.moments import now_ms
 from puffin_ann.puffin.writer import PuffinWriter
-from puffin_ann.search.index_files import open_puffin
 from puffin_ann.search.open_index import open_index
-from puffin_ann.search.versions import all_index_names, find_versions
+from puffin_ann.search.version.index_files import open_puffin
+from puffin_ann.search.version.versions import all_index_names, find_versions
 from tests.support import builds, table_events
 
 OTHER = "other_index"

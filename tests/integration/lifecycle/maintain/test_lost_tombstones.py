@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from puffin_ann import open_index
-from puffin_ann.blobs import tombstone_changes as tombstone_changes_blob
+from puffin_ann.blobs.changes import tombstone_changes as tombstone_changes_blob
 from puffin_ann.lifecycle.runs.doctor import doctor
-from puffin_ann.search.row_locators import Locators
-from puffin_ann.search.shards import lost_tombstones
-from puffin_ann.search.versions import newest_version
+from puffin_ann.search.shards.opening import lost_tombstones
+from puffin_ann.search.version.row_locators import Locators
+from puffin_ann.search.version.versions import newest_version
 from tests.support import builds, refreshes
 from tests.support.damage import corrupt, damaged, forget_cache
 from tests.support.tables import delete_positions

@@ -26,7 +26,7 @@ from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runtime.leases import index_folder, index_lease
 from puffin_ann.search.open_index import open_index
-from puffin_ann.search.versions import all_index_names, find_versions, newest_version
+from puffin_ann.search.version.versions import all_index_names, find_versions, newest_version
 from puffin_ann.settings import settings
 from tests.support import builds
 from tests.support.renamed import NEW, named

@@ -22,7 +22,7 @@ from puffin_ann.lifecycle.retention.tags import superseded_tags, tagged_versions
 from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.moments import now_ms
-from puffin_ann.search.versions import all_index_names, find_versions
+from puffin_ann.search.version.versions import all_index_names, find_versions
 from puffin_ann.settings import settings as library_settings
 from tests.support import builds, damage, refreshes, table_events
 from tests.support.tables import delete_positions

@@ -7,9 +7,9 @@ import pytest
 
 from puffin_ann import open_index
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.blobs import partitions as partitions_blob
-from puffin_ann.blobs import rows as rows_blob
-from puffin_ann.blobs.partitions import Partitions
+from puffin_ann.blobs.shards import rows as rows_blob
+from puffin_ann.blobs.version import partitions as partitions_blob
+from puffin_ann.blobs.version.partitions import Partitions
 from puffin_ann.errors import DamagedIndexError, PuffinAnnError
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.maintain.drop import drop
@@ -22,8 +22,8 @@ from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runs.maintain import maintain
 from puffin_ann.lifecycle.runtime.runners import InProcess
-from puffin_ann.search import index_version
-from puffin_ann.search.versions import all_index_names, newest_version
+from puffin_ann.search.version import index_version
+from puffin_ann.search.version.versions import all_index_names, newest_version
 from tests.support import builds, refreshes
 from tests.support.damage import corrupt, damaged, forget_cache, report
 from tests.support.tables import delete_positions

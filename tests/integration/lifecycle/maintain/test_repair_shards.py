@@ -9,7 +9,7 @@ from puffin_ann.lifecycle.refresh.apply_changes import added_tombstones
 from puffin_ann.lifecycle.report.history import history
 from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
-from puffin_ann.search.versions import find_versions
+from puffin_ann.search.version.versions import find_versions
 from tests.support import builds, refreshes
 from tests.support.damage import corrupt, damaged, forget_cache, report
 from tests.support.tables import delete_positions
@@ -262,8 +262,8 @@ def test_a_shard_of_which_no_row_is_left_goes(layers):
 
 def rows_of(version, table, shard):
     """Return the ids of the live rows of a shard."""
-    from puffin_ann.search.shards.rows import without_shards
-    from puffin_ann.search.snapshot_view import live_state, view_of
+    from puffin_ann.search.shards.opening.rows import without_shards
+    from puffin_ann.search.version.snapshot_view import live_state, view_of
 
     rest = without_shards(table.io, version, {shard.shard_id})
     view = view_of(table, rest, live_state(table, table.current_snapshot().snapshot_id))

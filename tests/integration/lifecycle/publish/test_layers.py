@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import pytest
 
 from puffin_ann import open_index
-from puffin_ann.blobs import partitions as partitions_blob
+from puffin_ann.blobs.version import partitions as partitions_blob
 from puffin_ann.declaration import RetentionOptions
 from puffin_ann.errors import ConflictError, DamagedIndexError, LeaseHeldError
 from puffin_ann.lake.catalog.tables import load_table, name_of
@@ -24,8 +24,8 @@ from puffin_ann.lifecycle.retention.tags import named_since
 from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.versions.index_state import bytes_of
-from puffin_ann.search import versions
-from puffin_ann.search.versions import all_index_names, find_versions
+from puffin_ann.search.version import versions
+from puffin_ann.search.version.versions import all_index_names, find_versions
 from puffin_ann.settings import settings
 from tests.support import builds, damage, refreshes, table_events
 from tests.support.tables import delete_positions

@@ -18,7 +18,7 @@ from puffin_ann.lifecycle.report.status import status
 from puffin_ann.lifecycle.runs import build as planning
 from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runtime.workspace import Workspace
-from puffin_ann.search.versions import find_versions
+from puffin_ann.search.version.versions import find_versions
 from tests.support import builds, publications, refreshes, spark_procedures, table_events
 from tests.support.tagged_versions import indexes_in, later, main, published, tagged_files
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.blobs import rows as rows_blob
+from puffin_ann.blobs.shards import rows as rows_blob
 from puffin_ann.engines import engine
-from puffin_ann.search.versions import open_puffin
+from puffin_ann.search.version.versions import open_puffin
 from tests.support import builds
 from tests.support.refreshes import (
     compact,

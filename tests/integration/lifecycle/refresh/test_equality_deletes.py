@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from puffin_ann import open_index
-from puffin_ann.lake.read.live_files import live_files
-from puffin_ann.lake.read.row_deletes import deleted_positions
+from puffin_ann.lake.read.deletes.row_deletes import deleted_positions
+from puffin_ann.lake.read.files.live_files import live_files
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.search.row_by_key import vector_of_row
 from tests.support import builds

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from puffin_ann.blobs import column_changes, graph
+from puffin_ann.blobs.changes import column_changes
+from puffin_ann.blobs.shards import graph
 from tests.support import builds
 from tests.support.refreshes import blob_digests
 from tests.support.row_id_history import DONE, RowIdHistory

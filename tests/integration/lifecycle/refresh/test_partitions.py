@@ -3,15 +3,15 @@
 import pytest
 
 from puffin_ann import open_index
-from puffin_ann.blobs import coverage as coverage_blob
-from puffin_ann.blobs import partitions as partitions_blob
-from puffin_ann.blobs import routing as routing_blob
-from puffin_ann.blobs import tombstone_changes as tombstone_changes_blob
+from puffin_ann.blobs.changes import tombstone_changes as tombstone_changes_blob
+from puffin_ann.blobs.version import coverage as coverage_blob
+from puffin_ann.blobs.version import partitions as partitions_blob
+from puffin_ann.blobs.version import routing as routing_blob
 from puffin_ann.lifecycle.maintain.rename import rename
 from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.versions.inventory import take_inventory
-from puffin_ann.search.index_files import open_puffin
-from puffin_ann.search.versions import newest_version
+from puffin_ann.search.version.index_files import open_puffin
+from puffin_ann.search.version.versions import newest_version
 from tests.integration.search.test_damage import QUERIES
 from tests.support import builds
 from tests.support.damage import corrupt, forget_cache, report

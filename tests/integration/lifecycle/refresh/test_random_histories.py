@@ -34,8 +34,8 @@ from puffin_ann.lake.catalog.index_snapshots import tag_of
 from puffin_ann.lifecycle.maintain.drop import drop
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.search.open_index import open_version
-from puffin_ann.search.snapshot_view import live_state
-from puffin_ann.search.versions import require_versions
+from puffin_ann.search.version.snapshot_view import live_state
+from puffin_ann.search.version.versions import require_versions
 from puffin_ann.settings import settings as library_settings
 from tests.support import builds, row_changes, words
 from tests.support.equality_scans import read_equality_deletes

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from puffin_ann.blobs import graph as graph_blob
+from puffin_ann.blobs.shards import graph as graph_blob
 from puffin_ann.engines.vamana import VamanaEngine
 from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.documents.run_ref import RunRef
@@ -13,7 +13,7 @@ from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runs.refresh import plan_refresh
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.lifecycle.runtime.workspace import Workspace
-from puffin_ann.search.index_files import open_puffin
+from puffin_ann.search.version.index_files import open_puffin
 from tests.support import builds
 from tests.support.refreshes import (
     assert_right,

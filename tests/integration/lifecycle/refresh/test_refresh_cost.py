@@ -8,12 +8,12 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_ann.lake.catalog.sqlite import SqliteCatalog
 from puffin_ann.lake.metadata.registered import find_registered
-from puffin_ann.lake.read import manifests
+from puffin_ann.lake.read.files import manifests
 from puffin_ann.lifecycle.ingest import row_groups
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.puffin import footer
 from puffin_ann.search.open_index import open_index
-from puffin_ann.search.versions import find_versions
+from puffin_ann.search.version.versions import find_versions
 from tests.support import builds
 from tests.support.tables import delete_positions
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from puffin_ann.blobs import column_changes, columns
+from puffin_ann.blobs.changes import column_changes
+from puffin_ann.blobs.shards import columns
 from puffin_ann.lifecycle.report.history import history
 from puffin_ann.settings import settings
 from tests.support import crashing_runs

@@ -13,7 +13,7 @@ from puffin_ann.lifecycle.runs import publish
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runs.refresh import plan_refresh
 from puffin_ann.lifecycle.runtime.runners import InProcess
-from puffin_ann.search.versions import find_versions
+from puffin_ann.search.version.versions import find_versions
 from tests.support import builds
 from tests.support.refreshes import delete_merge_on_read
 

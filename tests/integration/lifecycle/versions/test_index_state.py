@@ -4,14 +4,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from puffin_ann.blobs import rows as rows_blob
+from puffin_ann.blobs.shards import rows as rows_blob
 from puffin_ann.errors import ColumnNotFoundError
 from puffin_ann.lifecycle.report.plan import preview
 from puffin_ann.lifecycle.runs.refresh import plan_refresh
 from puffin_ann.lifecycle.versions.index_state import change_of, oldest_uncovered_ms, state_of
-from puffin_ann.search.index_files import open_puffin
-from puffin_ann.search.snapshot_view import live_state
-from puffin_ann.search.versions import require_versions
+from puffin_ann.search.version.index_files import open_puffin
+from puffin_ann.search.version.snapshot_view import live_state
+from puffin_ann.search.version.versions import require_versions
 from tests.support import builds
 
 

@@ -11,7 +11,7 @@ from puffin_ann.ann.graph import kernels_prune
 from puffin_ann.ann.graph.arguments import FlatAdjacency, Pools, Visited
 from puffin_ann.ann.graph.kernels_beam import beam
 from puffin_ann.ann.graph.primitives import candidate, row_of, squared_of, squared_of_four
-from puffin_ann.ann.vamana import kernels_bulk_build
+from puffin_ann.ann.vamana.bulk import kernels_bulk_build
 from tests.support.graph_reference import (
     NONE,
     WIDTH,

@@ -11,7 +11,7 @@ from puffin_ann.ann.ivf import kernels_lists
 from puffin_ann.ann.ivf.lists import Lists, Trained
 from puffin_ann.ann.ivf.reach import measure_reach
 from puffin_ann.ann.ivf.search import Searcher, inverse_norms, tile_centroids
-from puffin_ann.blobs import ivf as blob
+from puffin_ann.blobs.shards import ivf as blob
 from puffin_ann.engines import engine
 
 ROWS, WIDTH, LISTS, K = 3000, 20, 24, 10

@@ -5,7 +5,8 @@ import pytest
 
 from puffin_ann.ann.clustering import kernels_kmeans
 from puffin_ann.ann.graph.arguments import Adjacency
-from puffin_ann.ann.vamana import kernels_bulk_build, kernels_incremental_build, kernels_insert
+from puffin_ann.ann.vamana.bulk import kernels_bulk_build
+from puffin_ann.ann.vamana.incremental import kernels_incremental_build, kernels_insert
 from tests.support.graph_reference import (
     NONE,
     best_first,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from puffin_ann.ann.graph.arguments import Adjacency
-from puffin_ann.ann.vamana import kernels_insert as kernels
+from puffin_ann.ann.vamana.incremental import kernels_insert as kernels
 from tests.support.graph_reference import space_of
 
 

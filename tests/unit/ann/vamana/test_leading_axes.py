@@ -5,7 +5,7 @@ import pytest
 
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.exact import brute_force
-from puffin_ann.ann.vamana import bulk_build, leading_axes
+from puffin_ann.ann.vamana.bulk import bulk_build, leading_axes
 
 DIM = 64
 ROWS = leading_axes.ROWS * DIM + 100

@@ -5,7 +5,9 @@ import pytest
 
 from puffin_ann.ann.graph import kernels_connectivity
 from puffin_ann.ann.graph.arguments import Adjacency
-from puffin_ann.ann.vamana import build, bulk_build, incremental_build, kernels_bulk_build
+from puffin_ann.ann.vamana import build
+from puffin_ann.ann.vamana.bulk import bulk_build, kernels_bulk_build
+from puffin_ann.ann.vamana.incremental import incremental_build
 from tests.support.graph_reference import space_of
 
 

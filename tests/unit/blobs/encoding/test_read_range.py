@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from puffin_ann.blobs import graph, rows
 from puffin_ann.blobs.encoding import block_sums
 from puffin_ann.blobs.encoding.block_sums import BLOCK_BYTES, ENTRY, HEAD, BlockSums, Summed
 from puffin_ann.blobs.encoding.container import ContainerReader, ContainerWriter, length_of
+from puffin_ann.blobs.shards import graph, rows
 from puffin_ann.errors import BlobFormatError, ChecksumError, FormatError
 from puffin_ann.puffin import PuffinReader, PuffinWriter
 from tests.support.blob_samples import LONG_ROWS, same, sample_graph, written

@@ -5,7 +5,7 @@ import re
 
 import pyarrow as pa
 
-from puffin_ann.cli.commands import search
+from puffin_ann.cli.commands.reading import search
 from puffin_ann.terminal import LiteralConsole
 
 NAME = "00000-0-8c2f1e62-3a70-4f0e-9c1b-4f7d1a2b3c4d-0-00001-of-00128.parquet"

@@ -10,10 +10,10 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_ann.errors import DataFileError, EnvironmentProblemError, PuffinAnnError
+from puffin_ann.lake.read.data.parquet import dimension_of, open_file, read_vectors, row_group_rows
+from puffin_ann.lake.read.data.vector_column import VectorColumn
 from puffin_ann.lake.read.errors import reading
-from puffin_ann.lake.read.live_files import LiveFile
-from puffin_ann.lake.read.parquet import dimension_of, open_file, read_vectors, row_group_rows
-from puffin_ann.lake.read.vector_column import VectorColumn
+from puffin_ann.lake.read.files.live_files import LiveFile
 
 IO = PyArrowFileIO()
 COLUMN = VectorColumn(1, "v", "float")

@@ -6,7 +6,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from puffin_ann.errors import FormatError
 from puffin_ann.lake.read.errors import open_parquet
 from puffin_ann.lake.store.objects import object_length, open_object
-from puffin_ann.search.index_files import open_puffin
+from puffin_ann.search.version.index_files import open_puffin
 
 
 def open_version(io, uri):

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from puffin_ann.blobs.gate import Wider
-from puffin_ann.blobs.partitions import Partitions
+from puffin_ann.blobs.version.gate import Wider
+from puffin_ann.blobs.version.partitions import Partitions
 from puffin_ann.declaration import EXACT
 from puffin_ann.lifecycle.evaluate.measure import Measure
 from puffin_ann.lifecycle.evaluate.more_rows import MOST, choose_wider, depth

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puffin_ann.blobs import directory as directory_blob
+from puffin_ann.blobs.version import directory as directory_blob
 from puffin_ann.lifecycle.publish import layers
 from puffin_ann.lifecycle.publish.layers import layers_of
 from puffin_ann.puffin.metadata import BlobMetadata
-from puffin_ann.search.index_files import BlobPlace
+from puffin_ann.search.version.index_files import BlobPlace
 
 FOLDER = "s3://bucket/t/metadata"
 

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 from pyroaring import BitMap
 
-from puffin_ann.blobs.coverage import Coverage, CoveredFile
-from puffin_ann.lake.read.coverage_diff import Difference
-from puffin_ann.lake.read.live_files import LiveFile
+from puffin_ann.blobs.version.coverage import Coverage, CoveredFile
+from puffin_ann.lake.read.diff.coverage_diff import Difference
+from puffin_ann.lake.read.files.live_files import LiveFile
 from puffin_ann.lifecycle.policy.decision import Decision, DeltaAction, ShardAction
 from puffin_ann.lifecycle.refresh.plan import Basis, deal_groups, plan_files
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puffin_ann.blobs.routing import ShardEntry
+from puffin_ann.blobs.version.routing import ShardEntry
 from puffin_ann.search.shards.cold.decide import is_too_much
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from puffin_ann.blobs.gate import Wider
+from puffin_ann.blobs.version.gate import Wider
 from puffin_ann.search.shards.reach import WIDEST, Reach
 from tests.support.blob_samples import sample_routing
 

@@ -3,6 +3,6 @@
 `condition` binds an expression, or one that `text` reads, to the snapshot's schema; `values` fits
 what columns are compared with to their types. `tree` is what it says in a form that is asked fast,
 which `quick_text` reads of simple text at once. `matching_rows` finds its rows: by what manifests
-say of files (`puffin_ann.lake.read.pruning`), by the statistics of row groups
-(`row_group_statistics`), and of what is left by the rows themselves (`evaluate`).
+say of files, of which `snapshot_entries` are kept, by the statistics of row groups
+(`puffin_ann.lake.read.files`), and of what is left by the rows themselves (`evaluate`).
 """

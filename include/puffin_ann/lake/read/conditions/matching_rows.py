@@ -17,15 +17,15 @@ from pyiceberg.types import NestedField
 from pyroaring import BitMap
 
 from puffin_ann.errors import DataFileError
-from puffin_ann.lake.read.column_chunks import ChunkReader, DataFile, Footer, RowGroup
 from puffin_ann.lake.read.conditions.condition import Condition
 from puffin_ann.lake.read.conditions.evaluate import rows_that_match
-from puffin_ann.lake.read.conditions.row_group_statistics import statistics_of
-from puffin_ann.lake.read.coverage_diff import ALL, Positions
-from puffin_ann.lake.read.manifests import Entry
-from puffin_ann.lake.read.projection import Projection
-from puffin_ann.lake.read.pruning import Pruning
-from puffin_ann.lake.read.snapshot_entries import data_entries
+from puffin_ann.lake.read.conditions.snapshot_entries import data_entries
+from puffin_ann.lake.read.data.column_chunks import ChunkReader, DataFile, Footer, RowGroup
+from puffin_ann.lake.read.data.projection import Projection
+from puffin_ann.lake.read.diff.coverage_diff import ALL, Positions
+from puffin_ann.lake.read.files.manifests import Entry
+from puffin_ann.lake.read.files.pruning import Pruning
+from puffin_ann.lake.read.files.row_group_statistics import statistics_of
 
 
 @dataclass(frozen=True)

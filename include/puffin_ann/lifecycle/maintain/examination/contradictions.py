@@ -17,7 +17,7 @@ from puffin_ann.lifecycle.versions.unreadable import (
     read_cells,
 )
 from puffin_ann.search.files.tier import bounds_of, load_centroids
-from puffin_ann.search.index_version import load_version
+from puffin_ann.search.version.index_version import load_version
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from puffin_ann.blobs import routing as routing_blob
 from puffin_ann.blobs.describe import OURS, sections_of
+from puffin_ann.blobs.version import routing as routing_blob
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import DamagedIndexError, FormatError
 from puffin_ann.lake.catalog.tables import name_of
@@ -36,9 +36,9 @@ from puffin_ann.lifecycle.versions.inventory import (
 from puffin_ann.lifecycle.versions.unreadable import Unreadable
 from puffin_ann.puffin.metadata import BlobMetadata
 from puffin_ann.puffin.reader import PuffinReader
-from puffin_ann.search.index_files import open_puffin
-from puffin_ann.search.index_version import SMALL_BLOBS, IndexVersion
-from puffin_ann.search.versions import how_to_build_again, index_in_name
+from puffin_ann.search.version.index_files import open_puffin
+from puffin_ann.search.version.index_version import SMALL_BLOBS, IndexVersion
+from puffin_ann.search.version.versions import how_to_build_again, index_in_name
 
 log = logging.getLogger("puffin_ann")
 

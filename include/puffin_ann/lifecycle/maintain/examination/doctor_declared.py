@@ -18,8 +18,8 @@ from puffin_ann.lifecycle.maintain.former_names import advice_to_rename, renamin
 from puffin_ann.lifecycle.maintain.guard_plan import GuardPlan
 from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory
 from puffin_ann.lifecycle.versions.recorded_declaration import Recorded
-from puffin_ann.search.snapshot_view import live_state
-from puffin_ann.search.versions import how_to_build_again
+from puffin_ann.search.version.snapshot_view import live_state
+from puffin_ann.search.version.versions import how_to_build_again
 
 
 def find_lost(

@@ -33,9 +33,9 @@ from puffin_ann.lifecycle.retention.rules import apply_retention, names_of_snaps
 from puffin_ann.lifecycle.retention.withheld import Protection
 from puffin_ann.lifecycle.versions.base_version import nearest_version
 from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory
-from puffin_ann.search.index_version import load_version
-from puffin_ann.search.snapshot_view import LiveState, live_state, view_of
-from puffin_ann.search.versions import index_in_name
+from puffin_ann.search.version.index_version import load_version
+from puffin_ann.search.version.snapshot_view import LiveState, live_state, view_of
+from puffin_ann.search.version.versions import index_in_name
 
 STALE = 0.05
 """Share of the live rows that searches scan or mask before an index counts as stale."""

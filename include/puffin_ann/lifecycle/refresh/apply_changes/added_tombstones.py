@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pyroaring import BitMap
 
-from puffin_ann.blobs import tombstone_changes as tombstone_changes_blob
+from puffin_ann.blobs.changes import tombstone_changes as tombstone_changes_blob
+from puffin_ann.blobs.changes.tombstone_changes import AddedTombstones
 from puffin_ann.blobs.encoding import bitmaps
-from puffin_ann.blobs.routing import ShardEntry
-from puffin_ann.blobs.tombstone_changes import AddedTombstones
+from puffin_ann.blobs.version.routing import ShardEntry
 from puffin_ann.lifecycle.documents.refresh import StagedTombstones
-from puffin_ann.search.index_version import IndexVersion
+from puffin_ann.search.version.index_version import IndexVersion
 
 MOST_BYTES = 1 << 20
 """Bytes that all shards together may take there."""

@@ -11,12 +11,12 @@ from io import BytesIO
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.blobs import column_changes as column_changes_blob
-from puffin_ann.blobs import columns as columns_blob
-from puffin_ann.blobs.column_changes import ColumnChanges, ColumnChangesReader
-from puffin_ann.blobs.columns import ShardColumns
-from puffin_ann.blobs.routing import ShardEntry
-from puffin_ann.blobs.rows import Rows, set_aside
+from puffin_ann.blobs.changes import column_changes as column_changes_blob
+from puffin_ann.blobs.changes.column_changes import ColumnChanges, ColumnChangesReader
+from puffin_ann.blobs.shards import columns as columns_blob
+from puffin_ann.blobs.shards.columns import ShardColumns
+from puffin_ann.blobs.shards.rows import Rows, set_aside
+from puffin_ann.blobs.version.routing import ShardEntry
 from puffin_ann.lifecycle.ingest.included_columns import (
     Before,
     kept_of,
@@ -25,7 +25,7 @@ from puffin_ann.lifecycle.ingest.included_columns import (
 )
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.search.included.kept_columns import KeptBlob, KeptColumns, locators_at
-from puffin_ann.search.index_version import IndexVersion
+from puffin_ann.search.version.index_version import IndexVersion
 
 
 def column_changes(

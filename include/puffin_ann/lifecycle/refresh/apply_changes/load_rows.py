@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.blobs.partitions import Partitions
+from puffin_ann.blobs.version.partitions import Partitions
 from puffin_ann.errors import StagingGoneError
 from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.documents.run import StagedFile

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pyroaring import BitMap
 
-from puffin_ann.blobs import rows as rows_blob
-from puffin_ann.blobs import tombstones as tombstones_blob
-from puffin_ann.blobs.routing import ShardEntry
-from puffin_ann.blobs.rows import Rows
+from puffin_ann.blobs.shards import rows as rows_blob
+from puffin_ann.blobs.shards.rows import Rows
+from puffin_ann.blobs.version import tombstones as tombstones_blob
+from puffin_ann.blobs.version.routing import ShardEntry
 from puffin_ann.lifecycle.build.shard import stage_shard
 from puffin_ann.lifecycle.documents.refresh import AppliedShard, Changes, RemovedRowsOfShard
 from puffin_ann.lifecycle.refresh.apply_changes.added_tombstones import added_tombstones
@@ -25,7 +25,7 @@ from puffin_ann.lifecycle.refresh.read_changes.relocated_rows import Relocations
 from puffin_ann.lifecycle.refresh.read_changes.removed_rows import DeletedRows, read_shard
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes
-from puffin_ann.search.index_version import IndexVersion
+from puffin_ann.search.version.index_version import IndexVersion
 
 ROWS_IN_MEMORY = 1 << 20
 """Rows of a shard whose blob, about 20 bytes each, is not worth a temporary file."""

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.blobs import columns as columns_blob
-from puffin_ann.blobs import rows as rows_blob
-from puffin_ann.blobs import tombstones as tombstones_blob
-from puffin_ann.blobs.cells import CellStarts
 from puffin_ann.blobs.encoding import stored_vectors
 from puffin_ann.blobs.encoding.stored_vectors import Stored
-from puffin_ann.blobs.routing import ShardEntry
-from puffin_ann.blobs.rows import Rows
+from puffin_ann.blobs.shards import columns as columns_blob
+from puffin_ann.blobs.shards import rows as rows_blob
+from puffin_ann.blobs.shards.cells import CellStarts
+from puffin_ann.blobs.shards.rows import Rows
+from puffin_ann.blobs.version import tombstones as tombstones_blob
+from puffin_ann.blobs.version.routing import ShardEntry
 from puffin_ann.declaration import EXACT
 from puffin_ann.engines import ShardEngine, engine
 from puffin_ann.engines.delta import DELTA
@@ -49,9 +49,9 @@ from puffin_ann.lifecycle.refresh.apply_changes.table_vectors import (
 from puffin_ann.lifecycle.runtime.progress import reporter
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes
-from puffin_ann.search.consistency import check_engine
-from puffin_ann.search.index_version import IndexVersion
-from puffin_ann.search.shards.blobs import shard_blobs
+from puffin_ann.search.shards.opening.blobs import shard_blobs
+from puffin_ann.search.version.consistency import check_engine
+from puffin_ann.search.version.index_version import IndexVersion
 
 BESIDE = (tombstones_blob.TYPE, columns_blob.TYPE)
 """Types of blobs that do not count to the bytes of a shard."""

@@ -9,18 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.core.memmap import new_array
-from puffin_ann.blobs import coverage as coverage_blob
 from puffin_ann.blobs.encoding import stored_vectors
+from puffin_ann.blobs.version import coverage as coverage_blob
 from puffin_ann.engines.reranked import blocks_of
-from puffin_ann.lake.read.columns import DataFile
-from puffin_ann.lake.read.row_vectors import RowVectorReader
-from puffin_ann.lake.read.vector_column import table_vector_column
+from puffin_ann.lake.read.data.columns import DataFile
+from puffin_ann.lake.read.data.row_vectors import RowVectorReader
+from puffin_ann.lake.read.data.vector_column import table_vector_column
 from puffin_ann.lake.store.locations import absolute_path
 from puffin_ann.lifecycle.refresh.apply_changes.load_rows import CHUNK_ROWS
 from puffin_ann.lifecycle.refresh.apply_changes.remap import ShardRows
 from puffin_ann.lifecycle.runtime.workspace import Workspace
-from puffin_ann.search.row_locators import FileRanks, Locators
-from puffin_ann.search.shards.table_rows import TableRows
+from puffin_ann.search.shards.opening.table_rows import TableRows
+from puffin_ann.search.version.row_locators import FileRanks, Locators
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puffin_ann.blobs.routing import ShardEntry
+from puffin_ann.blobs.version.routing import ShardEntry
 from puffin_ann.engines.delta import DELTA
 from puffin_ann.errors import BlobFormatError
 from puffin_ann.lifecycle.documents.refresh import Changes
@@ -13,9 +13,9 @@ from puffin_ann.lifecycle.refresh.apply_changes.remap import rows_now
 from puffin_ann.lifecycle.refresh.read_changes.added_rows import stage
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.lifecycle.runtime.workspace import Workspace
-from puffin_ann.search.consistency import check_engine
-from puffin_ann.search.index_version import IndexVersion
-from puffin_ann.search.shards.blobs import shard_blobs
+from puffin_ann.search.shards.opening.blobs import shard_blobs
+from puffin_ann.search.version.consistency import check_engine
+from puffin_ann.search.version.index_version import IndexVersion
 
 
 def take_from_deltas(

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pyroaring import BitMap
 
-from puffin_ann.blobs.partitions import Partitions
-from puffin_ann.blobs.routing import Routing
+from puffin_ann.blobs.version.partitions import Partitions
+from puffin_ann.blobs.version.routing import Routing
 from puffin_ann.declaration import CENTROID
-from puffin_ann.lake.read.parquet import row_group_rows
+from puffin_ann.lake.read.data.parquet import row_group_rows
 from puffin_ann.lifecycle.build.assign import place, summary_of
 from puffin_ann.lifecycle.build.train import TrainResult
 from puffin_ann.lifecycle.documents.refresh import AddedRowsOfTask
@@ -30,7 +30,7 @@ from puffin_ann.lifecycle.runtime.workspace import (
     arrays_to_bytes,
     attempt_unique,
 )
-from puffin_ann.search.index_version import IndexVersion
+from puffin_ann.search.version.index_version import IndexVersion
 
 
 def trained_of(routing: Routing, cells: Partitions) -> TrainResult:

@@ -33,9 +33,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pyroaring import BitMap
 
-from puffin_ann.lake.read.live_files import LiveFile
-from puffin_ann.lake.read.parquet import open_file
-from puffin_ann.lake.read.row_lineage import row_lineage
+from puffin_ann.lake.read.data.parquet import open_file
+from puffin_ann.lake.read.files.live_files import LiveFile
+from puffin_ann.lake.read.identity.row_lineage import row_lineage
 from puffin_ann.lake.store.locations import absolute_path
 from puffin_ann.lifecycle.documents.refresh import KnownRowsOfBucket
 from puffin_ann.lifecycle.documents.run import StagedFile

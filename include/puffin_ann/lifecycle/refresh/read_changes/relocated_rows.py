@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.lake.read.row_identity import match_identities
+from puffin_ann.lake.read.identity.row_identity import match_identities
 from puffin_ann.lifecycle.documents.refresh import (
     AddedRowsOfTask,
     MatchedBucket,

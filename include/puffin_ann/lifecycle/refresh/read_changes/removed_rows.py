@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from puffin_ann.ann.core import blas
-from puffin_ann.blobs.routing import ShardEntry
-from puffin_ann.blobs.rows import Rows
-from puffin_ann.lake.read.coverage_diff import ALL
+from puffin_ann.blobs.shards.rows import Rows
+from puffin_ann.blobs.version.routing import ShardEntry
+from puffin_ann.lake.read.diff.coverage_diff import ALL
 from puffin_ann.lifecycle.documents.refresh import RemovedRowsOfShard
 from puffin_ann.lifecycle.documents.run import StagedFile
 from puffin_ann.lifecycle.refresh.read_changes.known_rows import stage_by_file
@@ -21,11 +21,11 @@ from puffin_ann.lifecycle.refresh.read_changes.rewritten_files import (
     load_rewritten_files,
 )
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
-from puffin_ann.search.index_version import IndexVersion
-from puffin_ann.search.row_locators import MaskedRows
-from puffin_ann.search.shards.deleted_rows import DeletedOfShard, Suspects, find_deleted
-from puffin_ann.search.shards.rows import read_rows
-from puffin_ann.search.snapshot_view import SnapshotView
+from puffin_ann.search.shards.opening.deleted_rows import DeletedOfShard, Suspects, find_deleted
+from puffin_ann.search.shards.opening.rows import read_rows
+from puffin_ann.search.version.index_version import IndexVersion
+from puffin_ann.search.version.row_locators import MaskedRows
+from puffin_ann.search.version.snapshot_view import SnapshotView
 
 
 @dataclass(frozen=True)

@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 from pyiceberg.table import Table
 
 from puffin_ann.declaration import CENTROID
-from puffin_ann.lake.read.parquet import open_file
-from puffin_ann.lake.read.rewriting_commits import (
+from puffin_ann.lake.read.data.parquet import open_file
+from puffin_ann.lake.read.identity.rewriting_commits import (
     commits_since,
     entries_beside,
     may_move_imported_rows,
     numbers_of_rewrites,
 )
-from puffin_ann.lake.read.row_lineage import has_row_ids, has_stored_lineage
+from puffin_ann.lake.read.identity.row_lineage import has_row_ids, has_stored_lineage
 from puffin_ann.lake.store.locations import absolute_path
 from puffin_ann.lifecycle.documents.run import PlannedFile
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes
-from puffin_ann.search.index_version import IndexVersion
-from puffin_ann.search.snapshot_view import SnapshotView
+from puffin_ann.search.version.index_version import IndexVersion
+from puffin_ann.search.version.snapshot_view import SnapshotView
 from puffin_ann.settings import settings
 
 log = logging.getLogger("puffin_ann")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.blobs.routing import Routing, ShardEntry
+from puffin_ann.blobs.version.routing import Routing, ShardEntry
 
 MOST_SHARE = 0.75
 """Share of a shard's rows of which, when a batch of queries wants them, the shard is brought."""

@@ -6,19 +6,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.ivf.lists import Lists, default_lists, default_subspaces
-from puffin_ann.blobs import ivf_ranges
-from puffin_ann.blobs.partitions import Partitions
-from puffin_ann.blobs.routing import Routing, ShardEntry
+from puffin_ann.blobs.shards import ivf_ranges
+from puffin_ann.blobs.version.partitions import Partitions
+from puffin_ann.blobs.version.routing import Routing, ShardEntry
 from puffin_ann.engines.ivf_lists import NearestLists
 from puffin_ann.errors import BlobFormatError
 from puffin_ann.lake.store.ranges import Range
-from puffin_ann.search.row_locators import are_among
 from puffin_ann.search.shards.cold.parts import (
     LEADING_BYTES,
     LOCATORS,
     OpenShard,
     WholeShardError,
 )
+from puffin_ann.search.version.row_locators import are_among
 
 BESIDE_BYTES = 1024
 """Properties of a blob, and what aligns its sections, about."""

@@ -14,25 +14,25 @@ import numpy as np
 from numpy.typing import NDArray
 from pyroaring import BitMap
 
-from puffin_ann.blobs import rows as rows_blob
-from puffin_ann.blobs import tombstones as tombstones_blob
-from puffin_ann.blobs.cells import CellStarts
 from puffin_ann.blobs.encoding import block_sums, metrics, stored_vectors
 from puffin_ann.blobs.encoding.container import ContainerReader, fingerprint
 from puffin_ann.blobs.encoding.container_layout import MAX_SECTIONS, SECTION, TRAILER
 from puffin_ann.blobs.encoding.stored_vectors import ERRORS, NUMBER_BYTES, SCALES, VECTORS
-from puffin_ann.blobs.partitions import Partitions
-from puffin_ann.blobs.routing import ShardEntry
-from puffin_ann.blobs.rows import LocatorBlocks, Rows
+from puffin_ann.blobs.shards import rows as rows_blob
+from puffin_ann.blobs.shards.cells import CellStarts
+from puffin_ann.blobs.shards.rows import LocatorBlocks, Rows
+from puffin_ann.blobs.version import tombstones as tombstones_blob
+from puffin_ann.blobs.version.partitions import Partitions
+from puffin_ann.blobs.version.routing import ShardEntry
 from puffin_ann.errors import BlobFormatError, ChecksumError, FormatError, PuffinFormatError
 from puffin_ann.lake.store.ranges import Range
 from puffin_ann.lake.store.sparse_file import SparseFile
 from puffin_ann.puffin.reader import content_of
-from puffin_ann.search.consistency import check_cells, check_once, check_places
-from puffin_ann.search.index_files import BlobPlace, VersionFiles
-from puffin_ann.search.index_version import IndexVersion
-from puffin_ann.search.row_locators import Locators, are_among
-from puffin_ann.search.shards.blobs import engine_of, least_bytes
+from puffin_ann.search.shards.opening.blobs import engine_of, least_bytes
+from puffin_ann.search.version.consistency import check_cells, check_once, check_places
+from puffin_ann.search.version.index_files import BlobPlace, VersionFiles
+from puffin_ann.search.version.index_version import IndexVersion
+from puffin_ann.search.version.row_locators import Locators, are_among
 
 HEAD = np.dtype([("rows", "<u8"), ("dimension", "<u4"), ("metric", "<u4")])
 """What the head of every engine's blob begins with."""
@@ -369,7 +369,7 @@ def _kind(place: BlobPlace) -> str:
 
 
 def _kinds() -> dict[str, str]:
-    from puffin_ann.blobs import delta, graph, hnsw, ivf
+    from puffin_ann.blobs.shards import delta, graph, hnsw, ivf
 
     return {module.TYPE: module.KIND for module in (delta, graph, hnsw, ivf)}
 

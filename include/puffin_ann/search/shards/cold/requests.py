@@ -5,12 +5,12 @@ measured: those of words and of mixtures of them, of 1 and 4 shards.
 """
 
 from puffin_ann.ann.ivf.lists import default_lists, default_subspaces
-from puffin_ann.blobs import rows as rows_blob
 from puffin_ann.blobs.encoding.stored_vectors import NUMBER_BYTES
+from puffin_ann.blobs.shards import rows as rows_blob
 from puffin_ann.engines.sizes import Shape, Size, place_bytes
 from puffin_ann.lake.store.ranges import FEW, NEAR
-from puffin_ann.search.index_files import END_BYTES
 from puffin_ann.search.shards.cold.listed import MOST_LOCATORS
+from puffin_ann.search.version.index_files import END_BYTES
 
 NEIGHBOURS = 10
 """Asked for."""

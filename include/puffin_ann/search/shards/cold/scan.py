@@ -10,18 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
-from puffin_ann.blobs.partitions import Partitions
-from puffin_ann.blobs.routing import Routing, ShardEntry
+from puffin_ann.blobs.version.partitions import Partitions
+from puffin_ann.blobs.version.routing import Routing, ShardEntry
 from puffin_ann.engines.base import SearchableShard
 from puffin_ann.engines.exact import ExactShard
 from puffin_ann.engines.reranked import RoundedReranked, RowVectors
 from puffin_ann.errors import FormatError
 from puffin_ann.lake.store.ranges import Range, read_ranges
-from puffin_ann.search.index_files import BlobPlace
-from puffin_ann.search.index_version import IndexVersion
 from puffin_ann.search.merge import Source
-from puffin_ann.search.row_locators import FileRanks, Locators, MaskedRows
-from puffin_ann.search.shards import tie_breaks
 from puffin_ann.search.shards.cold.parts import (
     LEADING_BYTES,
     OpenShard,
@@ -29,6 +25,10 @@ from puffin_ann.search.shards.cold.parts import (
     SomeRows,
     WholeShardError,
 )
+from puffin_ann.search.shards.opening import tie_breaks
+from puffin_ann.search.version.index_files import BlobPlace
+from puffin_ann.search.version.index_version import IndexVersion
+from puffin_ann.search.version.row_locators import FileRanks, Locators, MaskedRows
 
 MOST_OPEN = 1024
 """Shards of which it is kept where their rows are: some 100 kB each."""

@@ -15,12 +15,12 @@ from puffin_ann.ann.ivf.lists import Lists
 from puffin_ann.engines.reranked import nearest_of
 from puffin_ann.lake.store.ranges import Range
 from puffin_ann.search.merge import Source
-from puffin_ann.search.row_locators import Locators
-from puffin_ann.search.shards import tie_breaks
 from puffin_ann.search.shards.cold.decide import are_too_many
 from puffin_ann.search.shards.cold.listed import ListedShard, Spans
 from puffin_ann.search.shards.cold.parts import SomeRows
 from puffin_ann.search.shards.cold.scan import ColdShards, telling
+from puffin_ann.search.shards.opening import tie_breaks
+from puffin_ann.search.version.row_locators import Locators
 
 
 class ListSearch:

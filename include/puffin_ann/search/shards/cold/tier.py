@@ -6,12 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.blobs.routing import ShardEntry
+from puffin_ann.blobs.version.routing import ShardEntry
 from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.search.cache.places import is_in_cache
-from puffin_ann.search.index_files import BlobPlace
 from puffin_ann.search.merge import Source
-from puffin_ann.search.shards.blobs import engine_of
 from puffin_ann.search.shards.cold.decide import (
     BRING_SHARE,
     MOST_SHARE,
@@ -21,6 +19,8 @@ from puffin_ann.search.shards.cold.decide import (
 )
 from puffin_ann.search.shards.cold.nearest_cells import nearest
 from puffin_ann.search.shards.cold.scan import ColdShards
+from puffin_ann.search.shards.opening.blobs import engine_of
+from puffin_ann.search.version.index_files import BlobPlace
 from puffin_ann.settings import CacheMode, settings
 
 ROWS_PER_ANSWER = 4

@@ -29,8 +29,8 @@ from pyiceberg.types import (
 from puffin_ann.errors import DataFileError
 from puffin_ann.lake.read.conditions.condition import read_condition
 from puffin_ann.lake.read.conditions.matching_rows import matching_rows
-from puffin_ann.lake.read.coverage_diff import ALL
-from puffin_ann.lake.read.live_files import live_files
+from puffin_ann.lake.read.diff.coverage_diff import ALL
+from puffin_ann.lake.read.files.live_files import live_files
 from tests.support.conditions import a_condition
 
 SCHEMA = Schema(

@@ -13,7 +13,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from puffin_ann.errors import DataFileError, OutputLimitError
 from puffin_ann.lake.read.avro.blocks import SMALLEST_LIMIT
 from puffin_ann.lake.read.avro.safe_avro import records_of
-from puffin_ann.lake.read.manifests import read_manifest_list
+from puffin_ann.lake.read.files.manifests import read_manifest_list
 from tests.support import avro_files
 from tests.support.avro_files import COMPRESS, block, number, text
 

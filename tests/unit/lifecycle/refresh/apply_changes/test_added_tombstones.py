@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from pyroaring import BitMap
 
-from puffin_ann.blobs import tombstones
-from puffin_ann.blobs.routing import ShardEntry
-from puffin_ann.blobs.tombstone_changes import AddedTombstones
+from puffin_ann.blobs.changes.tombstone_changes import AddedTombstones
+from puffin_ann.blobs.version import tombstones
+from puffin_ann.blobs.version.routing import ShardEntry
 from puffin_ann.lifecycle.refresh.apply_changes.added_tombstones import (
     added_tombstones,
     load_tombstones,
 )
-from puffin_ann.search.index_version import IndexVersion
+from puffin_ann.search.version.index_version import IndexVersion
 from tests.support.blob_samples import sample_coverage, sample_routing
 
 ROWS = 100_000

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puffin_ann.blobs import rows as rows_blob
-from puffin_ann.blobs.rows import Rows
+from puffin_ann.blobs.shards import rows as rows_blob
+from puffin_ann.blobs.shards.rows import Rows
 from puffin_ann.lifecycle.refresh.apply_changes.remap import set_aside_clashes
 
 PLACES = st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, 2))

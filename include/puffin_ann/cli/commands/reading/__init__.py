@@ -1,0 +1,1 @@
+"""Commands that only read: `search`, `warm`, `status`, `history`, `inspect`, `list`."""

@@ -1,0 +1,1 @@
+"""Commands that start or foretell a run: `build`, `plan`, `refresh`, `maintain`, `evaluate`."""

@@ -1,0 +1,1 @@
+"""Commands that prepare: `quickstart`, `init`, `check`, `doctor`, `compile`, `size`."""

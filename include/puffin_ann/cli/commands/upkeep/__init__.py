@@ -1,0 +1,1 @@
+"""Commands that remove, rename or bring together: `clean`, `drop`, `rename`, `gather`."""
