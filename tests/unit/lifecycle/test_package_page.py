@@ -21,6 +21,6 @@ def test_what_the_page_names_is_a_module(name):
 def test_every_package_and_every_command_is_on_the_page():
     folder = ROOT / "include" / "puffin_ann"
     packages = {path.parent.name for path in (folder / "lifecycle").glob("*/__init__.py")}
-    commands = {path.stem for path in (folder / "cli" / "commands").glob("[a-z]*.py")}
+    commands = {path.stem for path in (folder / "cli" / "commands").glob("*/[a-z]*.py")}
     assert packages <= set(re.findall(r"(?m)^    ([a-z]+)  ", TEXT))
     assert commands - ELSEWHERE == set(re.findall(r"(?m)^    puffin-ann ([a-z]+)  ", TEXT))
