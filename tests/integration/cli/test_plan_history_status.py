@@ -350,7 +350,7 @@ def test_no_spark_is_started_where_nothing_is_due(cli, indexed, declare, monkeyp
         raise EnvironmentProblemError("Spark would be started")
 
     monkeypatch.setattr("puffin_ann.cli.spark_session.spark_session", start)
-    monkeypatch.setattr(f"puffin_ann.cli.commands.{command[0]}.require_pyspark", lambda: None)
+    monkeypatch.setattr(f"puffin_ann.cli.commands.runs.{command[0]}.require_pyspark", lambda: None)
     code, out, _ = cli(*command)
     assert code == 0
     assert f"{builds.INDEX}: nothing to do: " in out

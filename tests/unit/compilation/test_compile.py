@@ -20,8 +20,9 @@ import sys
 import numpy as np
 import pyarrow.parquet as pq
 from pyiceberg.catalog import load_catalog
-from puffin_ann import numba_cache, open_index
+from puffin_ann import open_index
 from puffin_ann.declaration import parse_declaration
+from puffin_ann.kernel_cache import numba_cache
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from tests.support.paths import SAMPLE
 
