@@ -25,11 +25,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from numba.core import sigutils
+from numba.core import config, sigutils
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
 
+from puffin_ann.errors import BadInputError
 from puffin_ann.imports.uncollected import uncollected
 from puffin_ann.kernel_cache import numba_start
 from puffin_ann.kernel_cache.kernel_files import (
@@ -48,6 +49,7 @@ log = logging.getLogger("puffin_ann.kernels")
 
 _enable_any: Any = Dispatcher.enable_caching
 _CacheOfNumba: Any = _Cache
+_config: Any = config
 
 
 def install(*, made: Path, kept: Path | None, trusted: bool, level: SimdLevel) -> None:
@@ -58,8 +60,16 @@ def install(*, made: Path, kept: Path | None, trusted: bool, level: SimdLevel) -
         kept: as above.
         trusted: as above.
         level: as above.
+
+    Raises:
+        BadInputError: Numba was told to compile nothing: what calls kernels counts on machine code.
     """
     global _places
+    if _config.DISABLE_JIT:
+        raise BadInputError(
+            f"NUMBA_DISABLE_JIT={_config.DISABLE_JIT} is not allowed: searches and builds need "
+            "compiled kernels; unset it, or set it to 0"
+        )
     _places = Places(made, kept, trusted, level)
     dispatcher: Any = Dispatcher
     dispatcher.enable_caching = _enable

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from numba import njit
 
+from puffin_ann.errors import BadInputError
 from puffin_ann.kernel_cache import numba_cache
 from puffin_ann.kernel_cache.kernel_files import RUNTIME, SUFFIX
 from puffin_ann.kernel_cache.kernel_folders import Places
@@ -212,3 +213,25 @@ def test_kernels_that_two_processes_compile_at_once_do_not_take_each_others_plac
     assert not again.stats.cache_misses
     again.recompile()
     assert again.stats.cache_misses
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("size", "--rows", "1e6", "--dim", "64", "--algorithm", "ivf_pq", "--vectors", "none"),
+        ("compile", "--to", "kernels"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_command_that_needs_kernels_refuses_to_go_without_in_one_line(tmp_path, command):
+    done = subprocess.run(
+        [sys.executable, "-m", "puffin_ann.cli.main", *command],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+    )
+    assert (done.returncode, done.stdout) == (BadInputError.exit_code, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert "NUMBA_DISABLE_JIT=1 is not allowed" in done.stderr
+    assert "unset it" in done.stderr
