@@ -169,8 +169,12 @@ def _too_few_vectors(
 
 
 def _too_few(k: int, rows: int, what: str, view: SnapshotView) -> QueryError:
-    least = f"ask for at most {rows}, or " if rows else ""
+    if not rows:
+        return QueryError(
+            f"k is {k}, but no rows {what} in snapshot {view.snapshot_id}: there are none to answer"
+        )
     return QueryError(
-        f"k is {k}, but only {rows} rows {what} in snapshot {view.snapshot_id}; {least}"
-        "pass allow_fewer=True, --allow-fewer on the command line, to get those there are"
+        f"k is {k}, but only {rows} rows {what} in snapshot {view.snapshot_id}; ask for at most "
+        f"{rows}, or pass allow_fewer=True, --allow-fewer on the command line, to get those there "
+        "are"
     )

@@ -229,10 +229,11 @@ def _search_keys(
     answers = nearest(vectors, k if k < 1 else k + 1, allow_fewer=True)
     others, taken = without_themselves(rows, answers, k)
     if min(taken) < k and not allow_fewer:
+        others_are = f"only {min(taken)}" if min(taken) else "no"
         raise QueryError(
-            f"k is {k}, but there are only {min(taken)} other live rows"
+            f"k is {k}, but there are {others_are} other live rows"
             + (f" that satisfy {where!r}" if where else "")
-            + "; --allow-fewer shows those there are"
+            + ("; --allow-fewer shows those there are" if any(taken) else "")
         )
     return others
 
