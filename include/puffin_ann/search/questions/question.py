@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from puffin_ann.errors import QueryError
+from puffin_ann.lake.read.conditions.text import quoted
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.questions.checks import (
     Freshness,
@@ -158,7 +159,7 @@ class Question:
 
 
 def _told(allowed: AllowedRows) -> str:
-    return f"the condition {allowed.condition.text!r}"
+    return f"the condition {quoted(allowed.condition.text)}"
 
 
 def _too_few_vectors(
