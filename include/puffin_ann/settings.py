@@ -252,6 +252,9 @@ def configure_numba() -> None:
     They are taken from `kernels_dir` where `puffin-ann compile` put them; what is not there is
     compiled, and kept in the cache folder, or in `NUMBA_CACHE_DIR` where that is set. Where there
     is no place that other users cannot write to, each process compiles for itself.
+
+    Raises:
+        BadInputError: Numba was told to compile nothing.
     """
     from puffin_ann.kernel_cache.numba_cache import install  # imports Numba
 

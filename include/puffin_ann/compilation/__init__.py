@@ -5,5 +5,5 @@ refreshes and searches small indexes, in groups that share little. `compile` has
 processes beside each other, for this machine's processor, and has what was found compiled for the
 other levels of vector instructions that are asked for.
 
-What is made goes into a folder that processes of this installation look in, see `numba_cache`.
+What is made goes into a folder that processes of this installation look in, see `kernel_folders`.
 """

@@ -20,7 +20,8 @@ from pathlib import Path
 from puffin_ann.compilation import exercises
 from puffin_ann.compilation.worker import Overload
 from puffin_ann.errors import BadInputError, CacheUnusableError, CompilationError
-from puffin_ann.kernel_cache import numba_cache
+from puffin_ann.kernel_cache import kernel_folders
+from puffin_ann.kernel_cache.kernel_files import SUFFIX
 from puffin_ann.kernel_cache.simd_levels import LEVELS, SimdLevel, common_processor
 from puffin_ann.settings import kernels_leaf, settings, simd_level
 
@@ -147,7 +148,7 @@ def _goal(target: str, base: Path) -> _Goal:
         if common is None:
             raise BadInputError(f"{target} is not a level of this kind of processor: take native")
         processor = (native[0], common.name, common.flags)
-    leaf = numba_cache.processor_folder(processor, level)
+    leaf = kernel_folders.processor_folder(processor, level)
     return _Goal(target, level, processor, base / kernels_leaf() / leaf)
 
 
@@ -184,7 +185,7 @@ def _digest_of_exercises() -> str:
 
 
 def _count(folder: Path) -> int:
-    return sum(1 for _ in folder.glob(f"*{numba_cache.SUFFIX}"))
+    return sum(1 for _ in folder.glob(f"*{SUFFIX}"))
 
 
 def _completed(goal: _Goal, expected: int) -> int:
@@ -218,7 +219,7 @@ def _make(folder: Path) -> None:
     """Make a folder that all users may read, where only those can write who could to our code."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o755)
-        numba_cache.require_as_safe_as_code(folder)
+        kernel_folders.require_as_safe_as_code(folder)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:

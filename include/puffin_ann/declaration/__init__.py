@@ -41,6 +41,8 @@ if TYPE_CHECKING:
         CENTROID,
         EXACT,
         FORMS_OF,
+        MOST_PARTITIONS_PER_SHARD,
+        MOST_SHARDS,
         PARAMETERS,
         AlgorithmName,
         AutoParameters,
@@ -90,8 +92,8 @@ _NAMES_OF = {
     ),
     "fields.parameters": (
         "AUTO AlgorithmName AutoParameters CENTROID CentroidParameters EXACT ExactParameters "
-        "FORMS_OF FormName HnswParameters IvfPqParameters PARAMETERS Parameters "
-        "VamanaParameters"
+        "FORMS_OF FormName HnswParameters IvfPqParameters MOST_PARTITIONS_PER_SHARD MOST_SHARDS "
+        "PARAMETERS Parameters VamanaParameters"
     ),
     "fields.spark": "LIVY SPARK_SUBMIT SparkOptions",
 }
@@ -105,6 +107,8 @@ __all__ = [
     "LIVY",
     "MAX_GROUPS",
     "METRICS",
+    "MOST_PARTITIONS_PER_SHARD",
+    "MOST_SHARDS",
     "PARAMETERS",
     "SHAPING",
     "SPARK_SUBMIT",

@@ -24,6 +24,8 @@ from puffin_ann.declaration.fields.parameters import (
     AUTO,
     CENTROID,
     FORMS_OF,
+    MOST_PARTITIONS_PER_SHARD,
+    MOST_SHARDS,
     PARAMETERS,
     AlgorithmName,
     FormName,
@@ -50,10 +52,13 @@ class IndexDeclaration(Model):
     algorithm: AlgorithmName = "vamana"
     parameters: Parameters = Field(default_factory=VamanaParameters)
     shards: int = Field(
-        default=1, ge=1, le=10_000, description="Parts built, stored and searched as one unit."
+        default=1, ge=1, le=MOST_SHARDS, description="Parts built, stored and searched as one unit."
     )
     partitions_per_shard: int = Field(
-        default=32, ge=1, le=4096, description="K-means cells of a shard, which route queries."
+        default=32,
+        ge=1,
+        le=MOST_PARTITIONS_PER_SHARD,
+        description="K-means cells of a shard, which route queries.",
     )
     vectors: FormName = Field(
         default="float32",

@@ -16,11 +16,10 @@ from puffin_ann.ann.ivf.lists import LEAST_ROWS, default_lists, default_subspace
 from puffin_ann.blobs.encoding.stored_vectors import BESIDE_BYTES, NUMBER_BYTES, Form
 from puffin_ann.blobs.shards import graph, ivf
 from puffin_ann.blobs.version import centroid, coverage, partitions, routing
-from puffin_ann.declaration import CENTROID, FORMS_OF, MetricName
+from puffin_ann.declaration import CENTROID, FORMS_OF, MOST_SHARDS, MetricName
 from puffin_ann.declaration.fields.parameters import EXACT, HnswParameters, VamanaParameters
 from puffin_ann.engines.links import MeasuredLinks, bytes_of_row, hnsw_bytes_of_row
 from puffin_ann.errors import BadInputError
-from puffin_ann.puffin.footer import MAX_PAYLOAD
 from puffin_ann.puffin.layout import MAX_JAVA_BLOB
 
 MOST_OBJECT = 5 * 10**12
@@ -180,21 +179,21 @@ def place_bytes(cells: int) -> float:
 def warnings(shape: Shape, size: Size) -> list[str]:
     """Return which limits are near or passed, and what to do, a sentence each."""
     what, more = "blob of a shard", "take more --shards"
-    fewer = "compact the table's files"
+    fewer, in_parts = "compact the table's files", "index in parts"
     if shape.algorithm == CENTROID:
         what, more = "centroids blob", fewer
     fewer_cells = "take fewer --partitions-per-shard"
     java = "that Iceberg's Java reader takes, and what is larger is not written"
     limits = (
-        (what, size.shard, MAX_JAVA_BLOB, java, more),
-        ("partitions blob", size.partitions, MAX_JAVA_BLOB, java, fewer_cells),
-        ("coverage blob", size.coverage, MAX_JAVA_BLOB, java, fewer),
-        ("footer", size.footer, MAX_PAYLOAD, "that readers take", "take fewer --shards"),
-        ("file", size.file, MOST_OBJECT, "of an object on S3", "index in parts"),
+        (what, "bytes", size.shard, MAX_JAVA_BLOB, java, more),
+        ("partitions blob", "bytes", size.partitions, MAX_JAVA_BLOB, java, fewer_cells),
+        ("coverage blob", "bytes", size.coverage, MAX_JAVA_BLOB, java, fewer),
+        ("index", "shards", shape.shards or 0, MOST_SHARDS, "that may be declared", in_parts),
+        ("file", "bytes", size.file, MOST_OBJECT, "of an object on S3", in_parts),
     )
     return [
-        f"the {name} has {there:,} bytes, of at most {most:,} {why}: {hint}"
-        for name, there, most, why, hint in limits
+        f"the {name} has {there:,} {of}, of at most {most:,} {why}: {hint}"
+        for name, of, there, most, why, hint in limits
         if there > NEAR * most
     ]
 

@@ -20,7 +20,7 @@ from puffin_ann.ann.vamana import append_files
 from puffin_ann.ann.vamana.packed import layout as packed_layout
 from puffin_ann.ann.vamana.packed.layout import PackedNodes, degree_of
 from puffin_ann.ann.vamana.packed_policy import open_or_make
-from puffin_ann.ann.vamana.search import Beam, Codes, Linked, Searcher
+from puffin_ann.ann.vamana.search import Beam, Codes, Linked, LinkedInSpace, Searcher
 from puffin_ann.blobs.encoding.stored_vectors import PLAIN, Stored
 from puffin_ann.blobs.shards import graph as graph_blob
 from puffin_ann.blobs.shards.graph import Graph
@@ -78,7 +78,9 @@ class VamanaShard(StoredVectors):
                 )
             codes = Codes(graph.codebook, offsets, graph.codes)
         self._searcher = Searcher(
-            _linked(graph, space),
+            Linked(
+                graph.metric, _vectors(graph), space, graph.neighbours, graph.degrees, graph.entry
+            ),
             codes=codes,
             packed=packed,
             zero_rows=zero_rows,
@@ -364,12 +366,6 @@ def _beam(graph: Graph) -> Beam:
     return told if told in get_args(Beam) else "auto"  # type: ignore[return-value]
 
 
-def _linked(graph: Graph, space: NDArray[np.float32] | None) -> Linked:
-    return Linked(
-        graph.metric, _vectors(graph), space, graph.neighbours, graph.degrees, graph.entry
-    )
-
-
 def _searched(
     graph: Graph, folder: Path, beam: Beam
 ) -> tuple[PackedNodes | None, NDArray[np.float32] | None]:
@@ -383,9 +379,11 @@ def _searched(
     was_there = (folder / SPACE).exists()
     made: list[NDArray[np.float32]] = []
 
-    def linked() -> Linked:
+    def linked() -> LinkedInSpace:
         made.append(_space(graph, folder))
-        return _linked(graph, made[0])
+        return LinkedInSpace(
+            graph.metric, _vectors(graph), made[0], graph.neighbours, graph.degrees, graph.entry
+        )
 
     if graph.rows and graph.max_degree and beam not in ("full", "pq"):
         dim, threads = spaces.padded_dim(graph.metric, graph.dimension), settings().thread_count

@@ -13,6 +13,7 @@ from puffin_ann.cli.app import app
 from puffin_ann.compilation.compile import NATIVE, compile_kernels
 from puffin_ann.errors import BadInputError, CacheUnusableError
 from puffin_ann.kernel_cache import numba_cache
+from puffin_ann.kernel_cache.kernel_files import SUFFIX
 from tests.support.paths import ROOT
 
 USE = """
@@ -106,7 +107,7 @@ def test_every_kernel_is_compiled():
         name = ".".join(module.relative_to(ROOT / "include").with_suffix("").parts)
         importlib.import_module(name)
     (one,) = {kernel._cache._places for kernel in numba_cache.kernels}
-    made = {file.name.rpartition("-")[0] for file in one.made.rglob(f"*{numba_cache.SUFFIX}")}
+    made = {file.name.rpartition("-")[0] for file in one.made.rglob(f"*{SUFFIX}")}
     inlined = {
         kernel._cache._name
         for kernel in numba_cache.kernels
@@ -140,7 +141,7 @@ def test_kernels_are_compiled_for_levels_that_this_machine_may_not_have(
     found = [("puffin_ann.blobs.encoding.kernels", "put_varints", _types_of_put_varints())]
     monkeypatch.setattr("puffin_ann.compilation.compile._find_types", lambda base: found)
     (one,) = compile_kernels([level], tmp_path / "made")
-    files = list((tmp_path / "made").rglob(f"*{numba_cache.SUFFIX}"))
+    files = list((tmp_path / "made").rglob(f"*{SUFFIX}"))
     assert (one.target, one.level, one.kernels) == (level, level, len(files))
     assert any("put_varints" in file.name for file in files)
     assert {file.stat().st_mode & 0o777 for file in files} == {0o644}

@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 from numba import njit
 
+from puffin_ann.errors import BadInputError
 from puffin_ann.kernel_cache import numba_cache
+from puffin_ann.kernel_cache.kernel_files import RUNTIME, SUFFIX
+from puffin_ann.kernel_cache.kernel_folders import Places
 from puffin_ann.kernel_cache.simd_levels import common_processor
 from puffin_ann.settings import simd_level
 
@@ -56,7 +59,7 @@ def run(*arguments, **variables):
 
 
 def the_kernel(folder: Path) -> Path:
-    (file,) = folder.glob(f"*/*/blobs.encoding.kernels.put_varints-*{numba_cache.SUFFIX}")
+    (file,) = folder.glob(f"*/*/blobs.encoding.kernels.put_varints-*{SUFFIX}")
     return file
 
 
@@ -111,7 +114,7 @@ def test_kernels_of_the_installation_are_used_where_nothing_can_be_written(made,
     assert run("use", PUFFIN_ANN_KERNELS_DIR=made, **elsewhere)[0] == 0
     kept = tmp_path / "kept"
     assert run("use", PUFFIN_ANN_KERNELS_DIR=made, PUFFIN_ANN_CACHE_DIR=kept) == (0, "")
-    assert not list(kept.rglob(f"*{numba_cache.SUFFIX}"))
+    assert not list(kept.rglob(f"*{SUFFIX}"))
 
 
 @pytest.mark.parametrize("corrupt", [pytest.param("folder", marks=pytest.mark.long), "file"])
@@ -162,53 +165,9 @@ def test_a_processor_of_another_level_compiles_once_and_says_so(made, tmp_path):
 
 
 @pytest.fixture
-def file(tmp_path):
-    path = tmp_path / "kernel"
-    numba_cache._save(path, "key", {"machine": "code"})
-    return path
-
-
-def test_what_was_kept_is_loaded_for_its_key_alone_and_by_this_user_alone(file):
-    assert numba_cache._load(file, "key", is_ours=True) == {"machine": "code"}
-    assert numba_cache._load(file, "other", is_ours=True) is None
-    assert numba_cache._load(file.with_name("other"), "key", is_ours=True) is None
-    assert [path.stat().st_mode & 0o777 for path in file.parent.iterdir()] == [0o600]
-
-
-@pytest.mark.parametrize(
-    "corrupt", ["loose", "link", "foreign", "cut short", "flipped", "folder", "pipe"]
-)
-def test_a_file_that_cannot_be_trusted_or_read_is_as_if_it_were_not_there(
-    file, monkeypatch, caplog, corrupt
-):
-    corrupted(file, corrupt, monkeypatch)
-    assert numba_cache._load(file, "key", is_ours=True) is None
-    assert str(file) in caplog.text
-
-
-def corrupted(path: Path, how: str, monkeypatch) -> None:
-    if how == "loose":
-        path.chmod(0o666)
-    elif how == "link":
-        path.rename(path.with_name("elsewhere"))
-        path.symlink_to("elsewhere")
-    elif how == "foreign":
-        monkeypatch.setattr(numba_cache.private_folders, "_is_trusted", lambda uid: False)
-    elif how == "cut short":
-        path.write_bytes(path.read_bytes()[:-3])
-    elif how == "flipped":
-        data = bytearray(path.read_bytes())
-        data[len(data) // 2] ^= 4
-        path.write_bytes(data)
-    else:
-        path.unlink()
-        path.mkdir() if how == "folder" else os.mkfifo(path)
-
-
-@pytest.fixture
 def made_up(monkeypatch, tmp_path):
     """A function that compiles a kernel as if it were one of this package, kept in a folder."""
-    places = numba_cache.Places(tmp_path / "made", tmp_path / "kept", False, "portable")
+    places = Places(tmp_path / "made", tmp_path / "kept", False, "portable")
     monkeypatch.setattr(numba_cache, "_places", places)
     monkeypatch.setattr(numba_cache.Dispatcher, "enable_caching", numba_cache._enable)
 
@@ -222,7 +181,7 @@ def made_up(monkeypatch, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("name", ["*put_varints*", numba_cache.RUNTIME])
+@pytest.mark.parametrize("name", ["*put_varints*", RUNTIME])
 def test_damaged_machine_code_is_compiled_again(tmp_path, name):
     kept = {"PUFFIN_ANN_CACHE_DIR": tmp_path}
     run("use", **kept)
@@ -232,7 +191,7 @@ def test_damaged_machine_code_is_compiled_again(tmp_path, name):
     file.write_bytes(data)
     compiled, said = run("use", **kept)
     assert f"{file} is not used" in said
-    assert compiled == (name != numba_cache.RUNTIME)
+    assert compiled == (name != RUNTIME)
     assert run("use", **kept) == (0, "")
 
 
@@ -240,7 +199,7 @@ def test_where_kernels_cannot_be_kept_they_are_still_compiled(made_up, monkeypat
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(numba_cache, "_save", full)
+    monkeypatch.setattr(numba_cache, "save", full)
     assert made_up()(1) == 2
     assert "No space left" in caplog.text
 
@@ -254,3 +213,25 @@ def test_kernels_that_two_processes_compile_at_once_do_not_take_each_others_plac
     assert not again.stats.cache_misses
     again.recompile()
     assert again.stats.cache_misses
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("size", "--rows", "1e6", "--dim", "64", "--algorithm", "ivf_pq", "--vectors", "none"),
+        ("compile", "--to", "kernels"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_command_that_needs_kernels_refuses_to_go_without_in_one_line(tmp_path, command):
+    done = subprocess.run(
+        [sys.executable, "-m", "puffin_ann.cli.main", *command],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+    )
+    assert (done.returncode, done.stdout) == (BadInputError.exit_code, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert "NUMBA_DISABLE_JIT=1 is not allowed" in done.stderr
+    assert "unset it" in done.stderr

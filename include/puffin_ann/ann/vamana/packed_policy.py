@@ -32,7 +32,7 @@ from puffin_ann.ann.graph.space import padded_dim
 from puffin_ann.ann.simd.fastscan import BLOCK
 from puffin_ann.ann.vamana.packed import layout
 from puffin_ann.ann.vamana.packed.layout import FRAME, PACKED, Layout, PackedNodes
-from puffin_ann.ann.vamana.search import Linked, Searcher
+from puffin_ann.ann.vamana.search import Linked, LinkedInSpace, Searcher
 from puffin_ann.settings import settings
 
 NARROWEST = 80
@@ -51,7 +51,7 @@ def open_or_make(
     folder: Path,
     dim: int,
     degrees: NDArray[np.uint16],
-    linked: Callable[[], Linked],
+    linked: Callable[[], LinkedInSpace],
     threads: int,
     *,
     forced: bool = False,
@@ -66,7 +66,7 @@ def open_or_make(
         folder: of the shard. Files appear in it under their names only when they are whole.
         dim: numbers in a row of the space.
         degrees: `(n,) uint16`, of its graph.
-        linked: returns the graph, its rows as they are searched among them, if it is needed.
+        linked: returns the graph, if it is needed.
         threads: threads to use; the packed nodes do not depend on it.
         forced: whether packed nodes are wanted at any price.
     """
@@ -100,8 +100,7 @@ def _is_worth_its_room(rows: int, dim: int, needed: int) -> bool:
     return rows > EXHAUSTIVE_ROWS and dim >= NARROWEST and needed <= most
 
 
-def _made(folder: Path, linked: Linked, threads: int, forced: bool) -> PackedNodes | None:
-    assert linked.space is not None  # noqa: S101  # as `open_or_make` asks for
+def _made(folder: Path, linked: LinkedInSpace, threads: int, forced: bool) -> PackedNodes | None:
     with tempfile.TemporaryDirectory(prefix="records-", dir=folder) as work:
         made = layout.make(
             linked.vectors,

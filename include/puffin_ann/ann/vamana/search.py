@@ -93,6 +93,13 @@ class Linked:
     entry: int
 
 
+@dataclass(frozen=True, eq=False)
+class LinkedInSpace(Linked):
+    """A graph with its rows, of which those are there that it is searched among."""
+
+    space: NDArray[np.float32]
+
+
 class Searcher:
     """A graph, ready to be searched by several threads at once.
 

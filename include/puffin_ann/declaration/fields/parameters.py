@@ -19,6 +19,9 @@ AUTO = "auto"
 """Not an algorithm: the build measures which one is fastest on the table's own rows."""
 
 
+MOST_SHARDS, MOST_PARTITIONS_PER_SHARD = 10_000, 4096
+"""That may be declared."""
+
 FormName = Literal["float32", "float16", "int8", "none"]
 
 FORMS_OF: Mapping[str, tuple[FormName, ...]] = {

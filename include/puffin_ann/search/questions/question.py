@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from puffin_ann.errors import QueryError
+from puffin_ann.lake.read.conditions.text import quoted
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.questions.checks import (
     Freshness,
@@ -158,7 +159,7 @@ class Question:
 
 
 def _told(allowed: AllowedRows) -> str:
-    return f"the condition {allowed.condition.text!r}"
+    return f"the condition {quoted(allowed.condition.text)}"
 
 
 def _too_few_vectors(
@@ -169,8 +170,12 @@ def _too_few_vectors(
 
 
 def _too_few(k: int, rows: int, what: str, view: SnapshotView) -> QueryError:
-    least = f"ask for at most {rows}, or " if rows else ""
+    if not rows:
+        return QueryError(
+            f"k is {k}, but no rows {what} in snapshot {view.snapshot_id}: there are none to answer"
+        )
     return QueryError(
-        f"k is {k}, but only {rows} rows {what} in snapshot {view.snapshot_id}; {least}"
-        "pass allow_fewer=True, --allow-fewer on the command line, to get those there are"
+        f"k is {k}, but only {rows} rows {what} in snapshot {view.snapshot_id}; ask for at most "
+        f"{rows}, or pass allow_fewer=True, --allow-fewer on the command line, to get those there "
+        "are"
     )

@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from puffin_ann.cli.app import app
-from puffin_ann.declaration import AUTO, FORMS_OF
+from puffin_ann.declaration import AUTO, FORMS_OF, IndexDeclaration
 from puffin_ann.errors import BadInputError
 
 EVERY = [
@@ -19,6 +19,10 @@ def size(*arguments: str) -> dict:
     done = CliRunner().invoke(app, ["size", *arguments, "--json"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
+
+
+LISTS = ("--algorithm", "ivf_pq", "--vectors", "none")
+CENTROIDS = ("--algorithm", "centroid")
 
 
 @pytest.mark.parametrize(("algorithm", "form"), EVERY)
@@ -62,6 +66,16 @@ def test_people_are_shown_a_table():
         (["--pq-m", "100"], "codes of a row must be 1 to its 64 dimensions, got 100"),
         (["--rows", "nan"], "--rows must be a number from 0"),
         (["--rows", "-1"], "--rows must be a number from 0"),
+        (["--cells", "33"], "--cells is 33, but 1,000 rows have at most 32 cells"),
+        (["--rows", "9", "--cells", "10"], "take at most 9"),
+        (["--cells", "40", *LISTS], "at most 31 lists of a shard; take at most 31"),
+        (["--degree", "8", *LISTS], "--degree is 8, of which ivf_pq has none; leave it out, or ta"),
+        (["--pq-m", "8", "--algorithm", "hnsw"], "--algorithm vamana or ivf_pq"),
+        (["--centroids", "1"], "--centroids is 1, of which vamana has none"),
+        (["--shards", "1", *CENTROIDS], "--shards is 1, of which centroid has none"),
+        (["--partitions-per-shard", "9", *CENTROIDS], "--partitions-per-shard is 9, of which"),
+        (["--include-bytes", "9", *CENTROIDS], "--include-bytes is 9.0, of which centroid"),
+        (["--cells", "8", *CENTROIDS], "--cells is 8, of which centroid has none"),
     ],
 )
 def test_what_cannot_be_is_refused(options, said):
@@ -78,7 +92,7 @@ def test_what_cannot_be_is_refused(options, said):
         (["--dim", "768", "--shards", "9"], "take more --shards"),
         (["--dim", "768", "--files", "100000000"], "the coverage blob has"),
         (["--dim", "768", "--files", "1000000", "--algorithm", "centroid"], "the centroids blob"),
-        (["--dim", "64", "--shards", "200000"], "the footer has"),
+        (["--rows", "1e11", "--dim", "768"], "shards, of at most 10,000 that may be declared"),
         (["--rows", "1e10", "--dim", "768"], "the file has"),
     ],
 )
@@ -86,3 +100,15 @@ def test_limits_that_are_near_are_told(options, said):
     printed = CliRunner().invoke(app, ["size", "--rows", "1e9", *options]).output
     assert (" of at most " in printed) == bool(said)
     assert said in printed
+
+
+@pytest.mark.parametrize("option", ["--shards", "--partitions-per-shard"])
+def test_more_than_can_be_declared_is_refused(option):
+    field = IndexDeclaration.model_fields[option.removeprefix("--").replace("-", "_")]
+    (most,) = (limit.le for limit in field.metadata if hasattr(limit, "le"))
+    given = ["size", "--rows", "1e6", "--dim", "64", option]
+    assert CliRunner().invoke(app, [*given, str(most)]).exit_code == 0
+    done = CliRunner().invoke(app, [*given, str(most + 1)])
+    assert done.exit_code == BadInputError.exit_code
+    assert option in done.output
+    assert str(most) in done.output

@@ -223,16 +223,18 @@ def _search_keys(
     """Search for rows of the table, each row itself left out of its answers."""
     import numpy as np
 
+    from puffin_ann.lake.read.conditions.text import quoted
     from puffin_ann.search.row_by_key import without_themselves
 
     vectors = np.stack([row.vector for row in rows])
     answers = nearest(vectors, k if k < 1 else k + 1, allow_fewer=True)
     others, taken = without_themselves(rows, answers, k)
     if min(taken) < k and not allow_fewer:
+        others_are = f"only {min(taken)}" if min(taken) else "no"
         raise QueryError(
-            f"k is {k}, but there are only {min(taken)} other live rows"
-            + (f" that satisfy {where!r}" if where else "")
-            + "; --allow-fewer shows those there are"
+            f"k is {k}, but there are {others_are} other live rows"
+            + (f" that satisfy {quoted(where)}" if where else "")
+            + ("; --allow-fewer shows those there are" if any(taken) else "")
         )
     return others
 
@@ -287,9 +289,11 @@ def _warn(report: dict[str, Any], table: str, index: str, stale_policy: StalePol
 
 def _why_nothing(answers: "pa.Table") -> str:
     """Return what to tell where no row is answered."""
+    from puffin_ann.lake.read.conditions.text import quoted
+
     report = _report(answers)
     if report["where"] is not None and not report["rows_allowed"]:
-        return f"no live row of snapshot {report['snapshot']} satisfies {report['where']!r}"
+        return f"no live row of snapshot {report['snapshot']} satisfies {quoted(report['where'])}"
     return f"no other row of snapshot {report['snapshot']} is so near"
 
 

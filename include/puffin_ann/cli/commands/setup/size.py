@@ -1,5 +1,6 @@
 """`puffin-ann size`: how large an index will be, before it is built."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -7,7 +8,13 @@ import typer
 from rich.table import Table as Grid
 
 from puffin_ann.cli.output import AsJson, console, print_json, say
-from puffin_ann.declaration import AUTO, PARAMETERS
+from puffin_ann.declaration import (
+    AUTO,
+    CENTROID,
+    MOST_PARTITIONS_PER_SHARD,
+    MOST_SHARDS,
+    PARAMETERS,
+)
 from puffin_ann.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -19,6 +26,19 @@ if TYPE_CHECKING:
 ALGORITHMS = ", ".join(name for name in PARAMETERS if name != AUTO)
 
 MOST_ROWS = 10**15
+DEFAULT_CELLS, DEFAULT_PARTITIONS_PER_SHARD = 8, 32
+
+WITH_SHARDS = tuple(name for name in PARAMETERS if name not in (AUTO, CENTROID))
+ALGORITHMS_OF: Mapping[str, tuple[str, ...]] = {
+    "--degree": ("vamana", "hnsw"),
+    "--pq-m": ("vamana", "ivf_pq"),
+    "--centroids": (CENTROID,),
+    "--shards": WITH_SHARDS,
+    "--partitions-per-shard": WITH_SHARDS,
+    "--include-bytes": WITH_SHARDS,
+    "--cells": WITH_SHARDS,
+}
+"""The algorithms that an option says something about; one that is not here, about all."""
 
 
 def size(
@@ -51,34 +71,47 @@ def size(
         int | None, typer.Option(min=1, help="Codes of a row.  [default: as a build takes]")
     ] = None,
     centroids: Annotated[
-        int, typer.Option(min=1, max=256, help="centroid: centroids of a data file.")
-    ] = 1,
+        int | None,
+        typer.Option(min=1, max=256, help="centroid: centroids of a data file.  [default: 1]"),
+    ] = None,
     shards: Annotated[
         int | None,
-        typer.Option(min=1, help="[default: the fewest whose blobs Java can read, 2 GiB]"),
+        typer.Option(
+            min=1,
+            max=MOST_SHARDS,
+            help="[default: the fewest whose blobs Java can read, 2 GiB]",
+        ),
     ] = None,
     partitions_per_shard: Annotated[
-        int, typer.Option(min=1, max=4096, help="k-means cells of a shard.")
-    ] = 32,
+        int | None,
+        typer.Option(
+            min=1,
+            max=MOST_PARTITIONS_PER_SHARD,
+            help=f"k-means cells of a shard.  [default: {DEFAULT_PARTITIONS_PER_SHARD}]",
+        ),
+    ] = None,
     files: Annotated[
         int | None,
         typer.Option(min=1, help="Data files of the table.  [default: those of --table, else 1]"),
     ] = None,
     include_bytes: Annotated[
-        float,
+        float | None,
         typer.Option(
-            min=0, help="Bytes of a row's values of the columns under `include`, compressed."
+            min=0,
+            help="Bytes of a row's values of the columns under `include`, compressed.  "
+            "[default: 0]",
         ),
-    ] = 0.0,
+    ] = None,
     row_groups: Annotated[int, typer.Option(min=1, help="Row groups of a data file.")] = 1,
     cells: Annotated[
-        int,
+        int | None,
         typer.Option(
             min=1,
             help="Cells that a query reads where no shard is on local disk; lists, with "
-            "--vectors none. A build measures how many it takes; `puffin-ann inspect` tells.",
+            "--vectors none. A build measures how many it takes; `puffin-ann inspect` tells.  "
+            f"[default: {DEFAULT_CELLS}, or all there are]",
         ),
-    ] = 8,
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict the bytes of an index, its cache, memory and requests, within a tenth.
@@ -103,16 +136,27 @@ def size(
         algorithm=algorithm,
         metric=metric,
         shards=shards,
-        partitions_per_shard=partitions_per_shard,
+        partitions_per_shard=partitions_per_shard or DEFAULT_PARTITIONS_PER_SHARD,
         files=files,
         row_groups=row_groups,
-        centroids=centroids,
-        included=include_bytes,
+        centroids=centroids or 1,
+        included=include_bytes or 0.0,
         **given,
+    )
+    _refuse_unheeded(
+        algorithm,
+        degree=degree,
+        pq_m=pq_m,
+        centroids=centroids,
+        shards=shards,
+        partitions_per_shard=partitions_per_shard,
+        include_bytes=include_bytes,
+        cells=cells,
     )
     if drawn_from is not None and algorithm == "vamana":
         shape = replace(shape, links=_links_of(*drawn_from, shape))
     shape, found = sizes.predict(shape)
+    cells = _checked_cells(cells, shape)
     requests, told = expected_requests(shape, found, cells), sizes.warnings(shape, found)
     if as_json:
         told_bytes = {**asdict(found), "requests": requests}
@@ -137,6 +181,33 @@ def size(
     console.print(grid)
     for warning in told:
         say(warning)
+
+
+def _refuse_unheeded(algorithm: str, **options: float | None) -> None:
+    """Refuse options that say nothing about an index of this algorithm."""
+    for name, value in options.items():
+        option = f"--{name.replace('_', '-')}"
+        if value is not None and algorithm not in ALGORITHMS_OF[option]:
+            raise BadInputError(
+                f"{option} is {value}, of which {algorithm} has none; leave it out, or take "
+                f"--algorithm {' or '.join(ALGORITHMS_OF[option])}"
+            )
+
+
+def _checked_cells(cells: int | None, shape: "Shape") -> int:
+    """Return how many cells a query reads: as many as were given, if there are so many."""
+    from puffin_ann.search.shards.cold.requests import most_cells
+
+    most = most_cells(shape)
+    if cells is None:
+        return min(DEFAULT_CELLS, most)
+    if cells > most:
+        what = "lists of a shard" if shape.vectors == "none" else "cells with rows"
+        raise BadInputError(
+            f"--cells is {cells}, but {shape.rows:,} rows have at most {most:,} {what}; take "
+            f"at most {most}"
+        )
+    return cells
 
 
 def _known(

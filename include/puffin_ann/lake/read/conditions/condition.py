@@ -47,7 +47,7 @@ from pyiceberg.types import FloatType, IcebergType, NestedField, StringType, Str
 
 from puffin_ann.errors import ColumnNotFoundError, QueryError
 from puffin_ann.lake.read.conditions.quick_text import quick_tree
-from puffin_ann.lake.read.conditions.text import EXAMPLE, parsed
+from puffin_ann.lake.read.conditions.text import EXAMPLE, parsed, quoted, shortened
 from puffin_ann.lake.read.conditions.tree import TRUE, Node, leaves, tree_of
 from puffin_ann.lake.read.conditions.values import (
     FLOATS,
@@ -175,7 +175,8 @@ def _expression(where: str | BooleanExpression) -> BooleanExpression:
     if isinstance(where, str):
         return parsed(where)
     raise QueryError(
-        f"where is {where!r}; it takes text, such as {EXAMPLE!r}, or an expression of PyIceberg's"
+        f"where is {shortened(repr(where))}; it takes text, such as {EXAMPLE!r}, or an expression "
+        "of PyIceberg's"
     )
 
 
@@ -206,7 +207,9 @@ class _NormalForm(BooleanExpressionVisitor[BooleanExpression]):
         return Or(left_result, right_result)
 
     def visit_bound_predicate(self, predicate: BoundPredicate) -> BooleanExpression:
-        raise QueryError(f"where: {predicate} is bound already; pass an expression that is not")
+        raise QueryError(
+            f"where: {shortened(str(predicate))} is bound already; pass an expression that is not"
+        )
 
     def visit_unbound_predicate(self, predicate: UnboundPredicate) -> BooleanExpression:
         field = self._field(predicate)
@@ -230,7 +233,9 @@ class _NormalForm(BooleanExpressionVisitor[BooleanExpression]):
 
     def _field(self, predicate: UnboundPredicate) -> NestedField:
         if not isinstance(predicate.term, Reference):
-            raise QueryError(f"where: {predicate.term} is no column, of which a condition speaks")
+            raise QueryError(
+                f"where: {shortened(str(predicate.term))} is no column, of which a condition speaks"
+            )
         name = predicate.term.name
         try:
             field = self._schema.find_field(name, case_sensitive=True)
@@ -239,7 +244,7 @@ class _NormalForm(BooleanExpressionVisitor[BooleanExpression]):
                 f"{column.name} ({column.field_type})" for column in self._schema.fields
             )
             raise ColumnNotFoundError(
-                f"where: {self._owner} has no column {name!r}; it has: {names}"
+                f"where: {self._owner} has no column {quoted(name)}; it has: {names}"
             ) from None
         path = path_to(self._schema, field.field_id)
         if not path:
@@ -253,9 +258,9 @@ class _NormalForm(BooleanExpressionVisitor[BooleanExpression]):
 
 def _shown(predicate: UnboundPredicate) -> str:
     if isinstance(predicate, LiteralPredicate):
-        return _value_shown(predicate.literal)
+        return shortened(_value_shown(predicate.literal))
     if isinstance(predicate, SetPredicate):
-        return ", ".join(sorted(map(_value_shown, predicate.literals)))
+        return shortened(", ".join(sorted(map(_value_shown, predicate.literals))))
     return "a question for null or NaN"
 
 

@@ -15,6 +15,8 @@ MOST_EXPONENT = 400
 """Of a number: beyond that of any that a column can have."""
 MOST_DIGITS = 640
 """Of a whole number: Python may refuse to read more, and no column has nearly as many."""
+MOST_QUOTED = 200
+"""Characters of a condition in a message, of which one of thousands of values would be all."""
 
 _TOKENS = re.compile(
     r"""'(?:[^']|'')*' | "(?:[^"\\]|\\.)*" | [A-Za-z_][\w$]*   # text and names are left alone
@@ -23,6 +25,16 @@ _TOKENS = re.compile(
     | [0-9]+""",
     re.VERBOSE,
 )
+
+
+def shortened(text: str) -> str:
+    """Return a condition, or a part of it, as messages have it: of a long one its beginning."""
+    return text if len(text) <= MOST_QUOTED else f"{text[:MOST_QUOTED]}..."
+
+
+def quoted(where: str) -> str:
+    """Return a condition as messages quote it: of a long one its beginning."""
+    return repr(shortened(where))
 
 
 @lru_cache(maxsize=64)  # one of sixteen comparisons takes milliseconds to read
@@ -48,9 +60,9 @@ def parsed(where: str) -> BooleanExpression:
         found = parse(written)
     except ParseBaseException as error:
         raise QueryError(
-            f"where {where!r} cannot be read{_place(written, error.loc)}; it takes comparisons of "
-            "a column with values, text in single quotes, values of one kind in a list, joined by "
-            f"and, or and not: {EXAMPLE}"
+            f"where {quoted(where)} cannot be read{_place(written, error.loc)}; it takes "
+            "comparisons of a column with values, text in single quotes, values of one kind in a "
+            f"list, joined by and, or and not: {EXAMPLE}"
         ) from None
     except RecursionError:
         raise QueryError(
@@ -61,9 +73,9 @@ def parsed(where: str) -> BooleanExpression:
         says = "like takes text that ends with its only %, such as 'begins%'"
         if "like" not in where.lower():
             says = f"it takes comparisons of a column with values: {EXAMPLE}"
-        raise QueryError(f"where {where!r} cannot be read: {says}") from None
+        raise QueryError(f"where {quoted(where)} cannot be read: {says}") from None
     if not isinstance(found, BooleanExpression):
-        raise QueryError(f"where {where!r} is no condition; it takes comparisons: {EXAMPLE}")
+        raise QueryError(f"where {quoted(where)} is no condition; it takes comparisons: {EXAMPLE}")
     return found
 
 
@@ -83,8 +95,8 @@ def _written_out(token: re.Match[str]) -> str:
         return token[0]
     if len(token["exponent"]) > 5 or abs(int(token["exponent"])) > MOST_EXPONENT:
         raise QueryError(
-            f"where: {number} is beyond any number; powers of ten go from -{MOST_EXPONENT} to "
-            f"{MOST_EXPONENT}"
+            f"where: {shortened(number)} is beyond any number; powers of ten go from "
+            f"-{MOST_EXPONENT} to {MOST_EXPONENT}"
         )
     digits = format(Decimal(number), "f")
     return digits if "." in digits else f"{digits}.0"

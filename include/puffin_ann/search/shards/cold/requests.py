@@ -21,6 +21,18 @@ SHARDS_SPREAD = 0.5
 """So many of the shards beyond the first are asked as would be if cells lay anywhere."""
 
 
+def most_cells(shape: Shape) -> int:
+    """Return how many cells with rows there are at most; lists of a shard, without vectors.
+
+    Args:
+        shape: of the index, its shards known.
+    """
+    shards = shape.shards or 1
+    if shape.vectors == "none":
+        return default_lists(-(-shape.rows // shards))
+    return max(1, min(shards * shape.partitions_per_shard, shape.rows))
+
+
 def expected_requests(shape: Shape, size: Size, cells: int) -> int:
     """Return the requests that one query sends to S3, the table's metadata being loaded.
 

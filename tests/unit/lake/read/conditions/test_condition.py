@@ -163,3 +163,26 @@ def test_an_error_speaks_of_like_where_it_is_written(monkeypatch):
 def test_conditions_written_alike_have_one_key():
     assert read("id > 1").key == read("id  >  1").key
     assert read("id > 1").key != read("id > 2").key
+
+
+MANY = ", ".join(f"'{'x' * 20}{number}'" for number in range(2000))
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        f"word in ({MANY}",
+        f"count in ({MANY})",
+        f"count like '{'x' * 20_000}%y'",
+        f"count = '{'x' * 20_000}'",
+        f"{'x' * 20_000} = 1",
+        f"count = {'1' * 20_000}.0e9999",
+        list(range(20_000)),
+    ],
+    ids=lambda where: str(where)[:20],
+)
+def test_of_a_long_condition_an_error_quotes_the_beginning(where):
+    with pytest.raises((QueryError, ColumnNotFoundError)) as refused:
+        read(where)
+    assert "..." in str(refused.value)
+    assert len(str(refused.value)) < 1000
