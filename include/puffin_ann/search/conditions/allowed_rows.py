@@ -46,6 +46,7 @@ class AllowedRows:
         rows_to_scan: live rows outside the index that are allowed.
         sifted: how queries fared whose nearest rows were sifted.
         asked: queries under the condition so far.
+        settled: those of them that were sifted for less than comparing copies takes.
         decisions: which ways were found to cost least.
     """
 
@@ -74,7 +75,7 @@ class AllowedRows:
             rows[path] if where is ALL else len(where) for path, where in self.scanned.items()
         )
         self.sifted = Sifted()
-        self.asked = 0
+        self.asked = self.settled = 0
         self.decisions = Decisions()
         self._shards = KeptShards()
         self._gathered: Gathered | None = None
@@ -84,6 +85,11 @@ class AllowedRows:
     def rows(self) -> int:
         """Live rows that are allowed, in the index and outside of it."""
         return self.rows_answered + self.rows_to_scan
+
+    @property
+    def sharing(self) -> int:
+        """Queries among which it is dealt out to copy rows: copies would have served them."""
+        return self.asked - self.settled
 
     def of_file(self, place: int) -> Positions:
         """Return the positions in a covered file that are allowed, live or not.

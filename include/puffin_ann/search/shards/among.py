@@ -99,7 +99,7 @@ class Among:
         if recorder is not None and share and not is_told:
             enter("weigh the ways")
             recorder.ways_expected = asked.ways_expected()
-            recorder.queries_sharing = allowed.asked
+            recorder.queries_sharing = allowed.sharing
             enter("search the index")
         if not share or not (is_told or asked.may_pay()):
             return self._search(queries, *wanted, allowed)
@@ -180,7 +180,18 @@ class _Asked:
         sifted.add_rows(*_seen(sights))
         if short.any():
             sifted.add_short(*_seen(sights[short]))
+        if self._copies_lose(share):
+            self._allowed.settled += int(np.count_nonzero(enough & asked))
         return sources, enough
+
+    def _copies_lose(self, share: float) -> bool:
+        """Tell whether queries that are sifted so lose nothing by rows not being copied."""
+        costs, allowed, queries = self._among._costs, self._allowed, len(self._queries)
+        return allowed.decisions.of(
+            ("lose", self._key),
+            allowed.asked,
+            lambda: costs.copies_lose(self._effort(share), allowed, queries),
+        )
 
     def search(self, left: Vectors) -> list[Source]:
         """Answer queries otherwise."""
