@@ -87,6 +87,11 @@ class AllowedRows:
         return self.rows_answered + self.rows_to_scan
 
     @property
+    def share(self) -> float:
+        """Share of the rows in the index that may be answered, at most 1."""
+        return min(1.0, self.rows_answered / max(1, self._version.vectors))
+
+    @property
     def sharing(self) -> int:
         """Queries among which it is dealt out to copy rows: copies would have served them."""
         return self.asked - self.settled

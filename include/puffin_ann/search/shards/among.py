@@ -74,7 +74,7 @@ class Among:
             tuple[list[Source], int],
         ],
     ) -> None:
-        self._rows, self._shards = version.vectors, len(version.routing.shards)
+        self._shards = len(version.routing.shards)
         # Packed nodes are sifted while they are walked: only what may be answered is listed.
         self._lists_all = version.routing.algorithm != "vamana"
         self._routes, self._costs, self._reach = routes, costs, reach
@@ -93,7 +93,7 @@ class Among:
             allowed: the only rows that may be answered.
             is_told: to sift, whatever it costs.
         """
-        share = min(1.0, allowed.rows_answered / max(1, self._rows))
+        share = allowed.share
         asked = _Asked(self, queries, wanted, allowed, share)
         recorder = current()
         if recorder is not None and share and not is_told:
@@ -176,6 +176,7 @@ class _Asked:
         sources, sights = self._sift_apart(asked, share) if found is None else found
         distances = np.concatenate([source.distances for source in sources], axis=1)
         enough = ways.is_enough(distances, sights[:, HORIZON], self._wanted.k)
+        enough &= ways.are_even(sights, self._share)
         sifted, short = self._allowed.sifted, asked & ~enough
         sifted.add_rows(*_seen(sights))
         if short.any():

@@ -159,7 +159,7 @@ class Costs:
 
     def _near(self, allowed: AllowedRows) -> float:
         """Return the share of the rows near a query to expect that may be answered."""
-        return allowed.sifted.near(min(1.0, allowed.rows_answered / max(1, self._rows)))
+        return allowed.sifted.near(allowed.share)
 
     def _sifted(
         self, width: float, rows: float, allowed: AllowedRows, queries: int, other: float
@@ -174,7 +174,7 @@ class Costs:
     ) -> tuple[float, float, float]:
         """Return the seconds of a query: rows compared together, in place, or others masked."""
         routing = self._routing
-        of_all = min(1.0, allowed.rows_answered / max(1, self._rows))
+        of_all = allowed.share
         near = allowed.sifted.near_short(of_all)
         least = ways.passing(of_all, near)
         shards = len(routing.graph_ids)

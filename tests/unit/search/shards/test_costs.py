@@ -21,7 +21,11 @@ def costs():
 
 def allowed(share: float, sharing: int) -> SimpleNamespace:
     return SimpleNamespace(
-        rows_answered=round(share * ROWS), gathered=None, sharing=sharing, sifted=Sifted()
+        rows_answered=round(share * ROWS),
+        share=share,
+        gathered=None,
+        sharing=sharing,
+        sifted=Sifted(),
     )
 
 

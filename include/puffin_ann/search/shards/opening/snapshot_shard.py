@@ -353,8 +353,8 @@ class SnapshotShard:
 
     def _passing(self, allowed: AllowedRows) -> int:
         """Return how wide a search with the other rows masked is at least."""
-        share = self._share(allowed)
-        return ways.passing(share, allowed.sifted.near_short(share))
+        share = allowed.share
+        return ways.passing(share, allowed.sifted.near_short(share), self._share(allowed))
 
     def _share(self, allowed: AllowedRows) -> float:
         """Return the share of the shard's rows that may be answered."""
