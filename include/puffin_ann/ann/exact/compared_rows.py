@@ -8,10 +8,11 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.core.known_masks import KnownMasks
 from puffin_ann.ann.core.metrics import Metric
 from puffin_ann.ann.core.types import Answers
 from puffin_ann.ann.exact import brute_force
-from puffin_ann.ann.exact.byte_rows import ByteRows, size_of_codes
+from puffin_ann.ann.exact.byte_rows import ByteRows, bits_of, size_of_codes
 from puffin_ann.ann.exact.kernels_products import HAS_DOTS
 from puffin_ann.settings import settings
 
@@ -79,6 +80,7 @@ class ComparedRows:
         self._coded: ByteRows | None = None
         self._may_be_coded = _may_be_coded(*vectors.shape)
         self._asked, self._lock = 0.0, threading.Lock()
+        self._masks = KnownMasks()
 
     @property
     def size(self) -> int:
@@ -109,22 +111,41 @@ class ComparedRows:
         queries: NDArray[np.float32],
         k: int,
         *,
-        allowed: NDArray[np.bool_] | None = None,
+        excluded: NDArray[np.uint8] | None = None,
         within: NDArray[np.float32] | None = None,
         threads: int = 1,
     ) -> Answers:
-        """Return the k nearest rows of each query, exactly; see `brute_force.search`."""
+        """Return the k nearest rows of each query, exactly; see `brute_force.search`.
+
+        Args:
+            queries: (q, d) float32, finite.
+            k: neighbours.
+            excluded: (n,) uint8, non-zero for rows that may not be answered; None if all may. Not
+                to be changed while it is in use: what is made of it is kept as long as it is.
+            within: (q,) float32, distances beyond which rows are not wanted.
+            threads: to use.
+        """
+        coded = self._codes_for(len(queries))
         return brute_force.search(
             queries,
             self.vectors,
             k,
             self.metric,
-            allowed=allowed,
+            allowed=None if excluded is None else excluded == 0,
             squares=self._squares,
-            coded=self._codes_for(len(queries)),
+            coded=coded,
+            bits=None if excluded is None or coded is None else self._bits_of(excluded),
             within=within,
             threads=threads,
         )
+
+    def _bits_of(self, excluded: NDArray[np.uint8]) -> NDArray[np.uint16]:
+        """Return the `bits_of` the rows that a mask leaves."""
+        known = self._masks.of(excluded)
+        if known.made is None:
+            known.made = bits_of(excluded == 0)
+        bits: NDArray[np.uint16] = known.made
+        return bits
 
     def _codes_for(self, queries: int) -> ByteRows | None:
         """Return the rows by their codes, if so many queries are answered sooner by them."""
