@@ -370,7 +370,7 @@ def test_whom_sifting_serves_for_less_has_no_part_in_copying_rows(words, monkeyp
     enough = queries - round(allowed.sifted.short)
     assert enough > 0
     assert (allowed.asked, allowed.settled) == (queries, enough if lose else 0)
-    assert allowed.sharing == queries - allowed.settled
+    assert allowed.sharing == 2 * (queries - allowed.settled)
 
 
 def test_a_search_by_a_condition_goes_on_without_a_damaged_shard(words):

@@ -93,8 +93,12 @@ class AllowedRows:
 
     @property
     def sharing(self) -> int:
-        """Queries among which it is dealt out to copy rows: copies would have served them."""
-        return self.asked - self.settled
+        """Queries among which it is dealt out to copy rows: copies would have served them.
+
+        Those are counted that asked so far, and as many that are to come: how long something has
+        gone on is all there is to tell how long it will.
+        """
+        return 2 * (self.asked - self.settled)
 
     def of_file(self, place: int) -> Positions:
         """Return the positions in a covered file that are allowed, live or not.

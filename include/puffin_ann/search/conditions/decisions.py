@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable
 AGAIN = 4
 """It is found out again once a quarter more queries have asked: what they met tells more. To find
 it out takes 60 to 80 us of a query that is sifted, a third of what that takes itself; an eighth had
-the first hundred queries do so 25 times, a quarter 14 times."""
+the first hundred queries do so 25 times, a quarter 16 times."""
 MOST = 64
 """Questions whose answers are kept."""
 
@@ -30,7 +30,7 @@ class Decisions:
         found = decide()
         if len(self._known) >= MOST:
             self._known.clear()
-        self._known[question] = found, asked + max(1, asked // AGAIN)
+        self._known[question] = found, asked + asked // AGAIN
         return found
 
     def clear(self) -> None:

@@ -162,7 +162,7 @@ def compared(rows: int, dimension: int, queries: int, sharing: float) -> float:
         queries: asked at once.
         sharing: queries that share the time to gather the rows; infinity if they are gathered.
             With those that were answered otherwise so far among them, rows are gathered once that
-            would have taken no more than what was lost by not having gathered them.
+            would have taken about as much as what was lost by not having gathered them.
     """
     share = 1.0 / max(1.0, sharing)
     once = pace(Work.COPY) * GATHERED + _CODED
