@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import NestedField
 
@@ -168,6 +169,7 @@ def answer_table(
     distances: NDArray[np.float32],
     keys: NDArray[np.int64],
     columns: Sequence[str],
+    schema: Schema,
     report: SearchReport,
     kept: Kept | None = None,
 ) -> pa.Table:
@@ -182,6 +184,7 @@ def answer_table(
         distances: (n,) float32.
         keys: (3, n) int64: rank of the file, row group and row offset.
         columns: to fetch.
+        schema: of the table's, that names them and has their types.
         report: of the answer.
         kept: returns columns of the rows that the index has them of.
     """
@@ -196,10 +199,10 @@ def answer_table(
     own = [array_of(query.astype(np.int32)), array_of(rank.astype(np.int32)), array_of(distances)]
     fields: tuple[pa.Field, ...] = ()
     if columns:
-        reader = ColumnReader(table, columns)
+        reader = ColumnReader(table, columns, schema)
         there, fetched = np.zeros(len(query), np.bool_), None
         if kept is not None:
-            there, fetched = kept(select(table, columns).fields)
+            there, fetched = kept(select(table, columns, schema).fields)
         if fetched is None or not there.all():
             rest = _read(reader, files, sizes, keys[:, ~there])
             fetched = rest if fetched is None else _in_order(there, fetched, rest)
