@@ -1,7 +1,7 @@
 """What a search answers: a table of rows with their distances and places, and what it rests on."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import starmap
@@ -91,14 +91,30 @@ Kept = Callable[[Sequence[NestedField]], tuple[NDArray[np.bool_], pa.Table]]
 """Returns which of the rows answered, (n,) bool, have values kept of all columns, and those."""
 
 
-def check_columns(columns: Sequence[str]) -> None:
-    """Require columns that an answer can have beside its own, each once.
+def checked_columns(columns: Iterable[str]) -> tuple[str, ...]:
+    """Return names of columns that an answer can have beside its own, each once.
+
+    Args:
+        columns: as they were given; those of a set, which has no order, are sorted.
 
     Raises:
-        QueryError: names the one that cannot.
+        QueryError: they are no names, or there is one that it cannot have.
     """
-    if not columns:
-        return
+    if isinstance(columns, str | bytes):  # iterable, too: by letters
+        raise QueryError(f"columns is {columns!r}; it takes a list of names: [{columns!r}]")
+    try:
+        names = tuple(columns)
+    except TypeError:
+        raise QueryError(f"columns is {columns!r}; it takes a list of names") from None
+    wrong = [name for name in names if not isinstance(name, str)]
+    if wrong:
+        raise QueryError(f"columns: {wrong[0]!r} is no name; it takes a list of names")
+    _require_distinct(names)
+    return tuple(sorted(names)) if isinstance(columns, set | frozenset) else names
+
+
+def _require_distinct(columns: Sequence[str]) -> None:
+    """Require columns to be none of the answer's own, and each there once."""
     clash = sorted({*columns} & {*OWN})
     if clash:
         raise QueryError(

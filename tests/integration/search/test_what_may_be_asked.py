@@ -89,3 +89,31 @@ def test_queries_of_zeros_are_like_others_by_other_metrics(words, caplog):
     found = index.search(np.zeros(builds.DIMENSION, np.float32), 3)
     assert json.loads(found.schema.metadata[b"puffin_ann"])["queries_of_zeros"] == 0
     assert not warnings(caplog)
+
+
+def test_columns_are_any_names_that_can_be_iterated(words):
+    builds.build(builds.declaration(), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    expected = index.search(QUERY, 3, columns=["id", "word"])
+    names = ["id", "word"]
+    for columns in ({"word", "id"}, iter(names), dict.fromkeys(names).keys(), np.array(names)):
+        assert index.search(QUERY, 3, columns=columns).equals(expected)
+    assert index.within(QUERY, 1e9, columns=frozenset({"word"})).column_names[3:-1] == ["word"]
+
+
+def test_columns_that_are_no_names_are_refused(words):
+    builds.build(builds.declaration(), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    for columns, message in (
+        (3, "columns is 3; it takes a list of names"),
+        ("id", r"it takes a list of names: \['id'\]"),
+        ({"id", 3}, "columns: 3 is no name"),
+        ([b"id"], "columns: b'id' is no name"),
+        (["id", None], "columns: None is no name"),
+        ([["id"]], r"columns: \['id'\] is no name"),
+        ({"rank"}, "'rank' has the name of a result column"),
+    ):
+        with pytest.raises(QueryError, match=message):
+            index.search(QUERY, 3, columns=columns)
+        with pytest.raises(QueryError, match=message):
+            index.within(QUERY, 1.0, columns=columns)

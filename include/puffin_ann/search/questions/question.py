@@ -1,6 +1,6 @@
 """What is asked of an index, whichever of its versions answers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from puffin_ann.search.questions.checks import (
     count_zeros,
     heed_scan,
 )
-from puffin_ann.search.results import check_columns
+from puffin_ann.search.results import checked_columns
 from puffin_ann.search.version.snapshot_view import SnapshotView
 from puffin_ann.settings import StalePolicy
 
@@ -50,7 +50,7 @@ class Question:
         metric: str,
         index: str,
         *,
-        columns: Sequence[str],
+        columns: Iterable[str],
         freshness: Freshness,
         policy: StalePolicy,
         allow_fewer: bool = False,
@@ -71,13 +71,11 @@ class Question:
             QueryError: it cannot be asked.
         """
         batch = checked_queries(queries, dimension, index)
-        if isinstance(columns, str | bytes):  # a sequence, too: of letters
-            raise QueryError(f"columns is {columns!r}; it takes a list of names: [{columns!r}]")
-        check_columns(columns)
+        names = checked_columns(columns)
         checked_freshness(freshness)
         checked_stale_policy(policy)
         zeros = count_zeros(batch, metric, index)
-        return cls(batch, columns, freshness, policy, allow_fewer, zeros)
+        return cls(batch, names, freshness, policy, allow_fewer, zeros)
 
     def rows_to_scan(self, view: SnapshotView, allowed: AllowedRows | None) -> int:
         """Return how many rows outside the index are compared.
