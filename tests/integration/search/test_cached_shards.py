@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from puffin_ann import open_index
-from puffin_ann.errors import EnvironmentProblemError
+from puffin_ann.errors import EnvironmentProblemError, LocalCopyError
 from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.settings import settings
 from tests.support import builds
@@ -58,6 +58,19 @@ def test_any_corrupted_file_of_the_cache_is_unpacked_again(words, how):
             how(file)
             index = open_index(words, builds.INDEX)
             builds.assert_answers(index, words, snapshot, QUERIES, 5)
+
+
+def test_files_written_over_under_an_open_index_are_told_and_unpacked_again(words):
+    builds.build(builds.declaration(), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    expected = index.search(QUERIES, 5)
+    for file in (settings().cache_dir / "shards").glob("*/files.npy"):
+        written = np.load(file, mmap_mode="r+")
+        written[:] = 9
+        written.flush()
+    with pytest.raises(LocalCopyError, match=r"changed while it was open.*open the index again"):
+        index.search(QUERIES, 5)
+    assert open_index(words, builds.INDEX).search(QUERIES, 5).equals(expected)
 
 
 def test_an_open_index_loads_its_shards_anew_once_they_were_found_corrupted(words, monkeypatch):
