@@ -215,7 +215,7 @@ def test_rows_outside_the_index_are_scanned_as_the_policy_says(words, caplog):
         lambda: index.search(QUERIES, 2, exhaustive=True),
         lambda: index.within(QUERIES, 1.0),
     ):
-        with pytest.raises(StaleIndexError, match=r"15 rows in 1 data files.*refresh words_index"):
+        with pytest.raises(StaleIndexError, match=r"15 rows in 1 data file .*refresh words_index"):
             ask()
     with pytest.raises(StaleIndexError, match="does not cover 3 rows"):
         index.search(QUERIES, 2, where="id between 50 and 62")

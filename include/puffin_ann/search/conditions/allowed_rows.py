@@ -100,6 +100,12 @@ class AllowedRows:
         """
         return 2 * (self.asked - self.settled)
 
+    @property
+    def skips_rows(self) -> bool:
+        """Tell whether rows of covered files are allowed that hold no usable vector."""
+        skipped = self._version.coverage.columns.skipped
+        return any(_both(bits, self._positions[place]) for place, bits in skipped.items())
+
     def of_file(self, place: int) -> Positions:
         """Return the positions in a covered file that are allowed, live or not.
 
