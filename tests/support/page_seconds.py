@@ -1,23 +1,38 @@
 """What a load of the page of all indexes takes who looks at it, over HTTP, and what its server.
 
-Run as a program: `PYTHONPATH=include/local python -m tests.support.page_seconds`. It starts an API
-server of Airflow that knows 200 indexes, of which every fourth has a silent catalog, and loads the
-page as a browser that is logged in does.
+Run as a program, in the root of a checkout: `python -m tests.support.page_seconds`. It starts an
+API server of Airflow that knows 200 indexes, of which every fourth has a silent catalog, and loads
+the page as a browser that is logged in does.
 """
 
+import argparse
 import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 
-from tests.support.cockpit import Cockpit
+from tests.support.paths import ROOT
+
+if TYPE_CHECKING:
+    from tests.support.cockpit import Cockpit
 
 INDEXES, WARMING, LOADS, LOOKS = 200, 3, 20, 5
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.support.page_seconds",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.parse_args()
+    sys.path.insert(0, str(ROOT / "include" / "local"))  # pytest's settings say so, too
+    from tests.support.cockpit import Cockpit
+
     with tempfile.TemporaryDirectory() as folder:
         server = Cockpit(Path(folder) / "local")
         try:
@@ -43,7 +58,7 @@ def main() -> None:
     )
 
 
-def seconds(server: Cockpit, token: str) -> float:
+def seconds(server: "Cockpit", token: str) -> float:
     """Return what a load of the page took."""
     began = time.perf_counter()
     status, text, _ = server.get("/puffin-ann/", token)
@@ -52,7 +67,7 @@ def seconds(server: Cockpit, token: str) -> float:
     return took
 
 
-def processor_seconds(server: Cockpit) -> float:
+def processor_seconds(server: "Cockpit") -> float:
     """Return what the server and its processes have used of processors."""
     assert server.process is not None
     leader = psutil.Process(server.process.pid)

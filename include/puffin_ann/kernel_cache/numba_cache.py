@@ -229,6 +229,9 @@ def _tell_not_kept(said: str) -> None:
 def _tell_compiling(places: Places, processor: tuple[str, str, str]) -> None:
     """Tell once that a kernel is compiled now, which whoever waits for it could not know."""
     where = "not kept" if places.kept is None else f"kept in {places.kept}"
+    folder = os.environ.get("PUFFIN_ANN_KERNELS_DIR")
+    if folder and not os.path.isdir(folder):
+        where += f"; there is no folder {folder}, which PUFFIN_ANN_KERNELS_DIR names"
     log.warning(
         "kernels are compiled for this processor (%s, %s instructions), which takes some seconds "
         "each and is done once; they are %s. 'puffin-ann compile' does it ahead",

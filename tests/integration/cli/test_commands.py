@@ -422,3 +422,13 @@ def test_size_refuses_what_does_not_fit_a_table(options, said, cli, words):
     code, _, errors = cli("size", *options)
     assert code != 0
     assert said in errors
+
+
+def test_warm_tells_what_it_brought_and_what_was_there(cli, keyed):
+    shutil.rmtree(settings().cache_dir / "shards")  # of the build's gate
+    of_index = ("warm", "test.demo.words", builds.INDEX)
+    begins = f"index {builds.INDEX} of test.demo.words: "
+    code, out, _ = cli(*of_index)
+    assert (code, out.startswith(f"{begins}4 blobs brought, ")) == (0, True)
+    assert out.endswith(" bytes on disk\n")
+    assert cli(*of_index)[:2] == (0, f"{begins}nothing to bring: 4 blobs were there already\n")
