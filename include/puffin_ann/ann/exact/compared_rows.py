@@ -72,14 +72,17 @@ class ComparedRows:
     Args:
         vectors: as above.
         metric: as above.
+        are_copied: whether they were copied for queries to come, so that they are coded at once.
     """
 
-    def __init__(self, vectors: NDArray[np.float32], metric: Metric) -> None:
+    def __init__(
+        self, vectors: NDArray[np.float32], metric: Metric, *, are_copied: bool = False
+    ) -> None:
         self.vectors, self.metric = vectors, metric
         self._squares = brute_force.unknown_squares(len(vectors))
         self._coded: ByteRows | None = None
         self._may_be_coded = _may_be_coded(*vectors.shape)
-        self._asked, self._lock = 0.0, threading.Lock()
+        self._asked, self._lock = _asked_of_copies() if are_copied else 0.0, threading.Lock()
         self._masks = KnownMasks()
 
     @property
@@ -174,9 +177,11 @@ class ComparedRows:
         self._may_be_coded = self._coded is not None
 
 
-def coding_of_new(rows: int, dimension: int, queries: int) -> Coding:
-    """Return the coding of rows once so many queries have asked at once, before any other did."""
-    return _coding_after(0.0, queries) if _may_be_coded(rows, dimension) else Coding.NEVER
+def coding_of_copies(rows: int, dimension: int, queries: int) -> Coding:
+    """Return the coding of copied rows once so many queries asked at once, before any other did."""
+    if not _may_be_coded(rows, dimension):
+        return Coding.NEVER
+    return _coding_after(_asked_of_copies(), queries)
 
 
 def codes_bytes(rows: int, dimension: int) -> int:
@@ -198,6 +203,11 @@ def _coding_after(asked: float, queries: int) -> Coding:
     is_by_codes = HAS_DOTS or queries <= MOST_QUERIES
     is_worth_it = is_by_codes and asked + _weight(queries) > WORTH_CODING
     return Coding.DONE if is_worth_it else Coding.LATER
+
+
+def _asked_of_copies() -> float:
+    """Return what the queries count that copies are made for."""
+    return WORTH_CODING if HAS_DOTS else 0.0  # else to code is not weighed with copying them
 
 
 def _weight(queries: int) -> float:
