@@ -8,7 +8,7 @@ Each case tells one of the lies, by an index of one of the algorithms, beside an
 is whole. A search must answer as brute force does, turn to the older version and tell the damage,
 or raise a typed error. A wrong row, another error, a hang or much memory is a find: it is printed
 with the lie's name and seed, which
-belong into `tests/integration/search/test_falsified_files.py` then.
+belong into `tests/integration/search/damage/test_falsified_files.py` then.
 
 Not guided by coverage: each case takes half a second, and a lie reaches its branch at once.
 """

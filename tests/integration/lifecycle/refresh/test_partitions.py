@@ -12,7 +12,7 @@ from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.versions.inventory import take_inventory
 from puffin_ann.search.version.index_files import open_puffin
 from puffin_ann.search.version.versions import newest_version
-from tests.integration.search.test_damage import QUERIES
+from tests.integration.search.damage.test_damage import QUERIES
 from tests.support import builds
 from tests.support.damage import corrupt, forget_cache, report
 from tests.support.refreshes import declared, delete_merge_on_read, newest, refresh
