@@ -11,7 +11,7 @@ from puffin_ann.cli.main import run
 from puffin_ann.engines import links
 from puffin_ann.search.index import Index
 from puffin_ann.settings import settings
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 
 @pytest.fixture

@@ -25,9 +25,9 @@ from puffin_ann.search.shards.among import _Asked
 from puffin_ann.search.shards.costs import Costs
 from puffin_ann.search.shards.opening.snapshot_shard import SnapshotShard
 from puffin_ann.search.shards.tier import ShardTier
-from tests.support import builds
+from tests.support.lifecycle import builds
+from tests.support.lifecycle.refreshes import refresh
 from tests.support.paths import SAMPLE
-from tests.support.refreshes import refresh
 
 QUERIES = np.random.default_rng(5).normal(size=(3, builds.DIMENSION)).astype(np.float32)
 

@@ -8,9 +8,9 @@ import pytest
 from puffin_ann import open_index
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.search.conditions.ways import Way
-from tests.support import builds
+from tests.support.lake.tables import delete_positions
+from tests.support.lifecycle import builds
 from tests.support.paths import SAMPLE
-from tests.support.tables import delete_positions
 
 ROWS, QUERIES, K = 6000, 40, 10
 

@@ -10,7 +10,7 @@ import pytest
 from puffin_ann import open_index
 from puffin_ann.errors import QueryError
 from puffin_ann.search.questions.checks import MOST_WIDTH
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 QUERY = np.arange(1, 1 + builds.DIMENSION, dtype=np.float32)
 

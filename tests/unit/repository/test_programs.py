@@ -23,7 +23,7 @@ def run(module, *arguments, **variables):
     )
 
 
-@pytest.mark.parametrize("module", ["tests.support.page_seconds", "tests.matrix"])
+@pytest.mark.parametrize("module", ["tests.support.cockpit.page_seconds", "tests.matrix"])
 def test_a_program_has_help(module):
     done = run(module, "--help")
     assert (done.returncode, done.stderr) == (0, "")

@@ -14,7 +14,7 @@ from puffin_ann.errors import (
 )
 from puffin_ann.search.questions.checks import MOST_WIDTH
 from puffin_ann.settings import settings
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 QUERIES = np.random.default_rng(5).normal(size=(6, builds.DIMENSION)).astype(np.float32)
 

@@ -10,7 +10,7 @@ from puffin_ann.errors import (
     QueryError,
 )
 from puffin_ann.lifecycle.report.status import status
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 QUERIES = np.random.default_rng(5).normal(size=(6, builds.DIMENSION)).astype(np.float32)
 

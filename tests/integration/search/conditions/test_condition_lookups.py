@@ -19,9 +19,9 @@ from puffin_ann.search.conditions.kept import MATCHING
 from puffin_ann.search.included import lookups, matching
 from puffin_ann.search.included.lookups import LOOKUPS
 from puffin_ann.settings import settings
-from tests.support import builds, refreshes
-from tests.support.conditions import a_condition
-from tests.support.tables import delete_positions
+from tests.support.lake.conditions import a_condition
+from tests.support.lake.tables import delete_positions
+from tests.support.lifecycle import builds, refreshes
 
 QUERY = np.random.default_rng(5).normal(size=builds.DIMENSION).astype(np.float32)
 VALUES = {

@@ -19,11 +19,11 @@ from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.gathered import Gathered
 from puffin_ann.search.conditions.ways import Way
 from puffin_ann.search.shards.costs import Costs
-from tests.support import builds
-from tests.support.conditions import a_condition
-from tests.support.damage import corrupt, forget_cache
-from tests.support.refreshes import refresh
-from tests.support.tables import delete_equal, delete_positions
+from tests.support.falsified.damage import corrupt, forget_cache
+from tests.support.lake.conditions import a_condition
+from tests.support.lake.tables import delete_equal, delete_positions
+from tests.support.lifecycle import builds
+from tests.support.lifecycle.refreshes import refresh
 
 QUERIES = np.random.default_rng(5).normal(size=(3, builds.DIMENSION)).astype(np.float32)
 ALGORITHMS = ["centroid", "exact", "vamana", "hnsw", "ivf_pq"]

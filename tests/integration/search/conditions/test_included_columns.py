@@ -30,9 +30,9 @@ from puffin_ann.lake.read.data.column_chunks import KEPT
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.search.conditions.kept import MATCHING
 from puffin_ann.search.included.lookups import LOOKUPS
-from tests.support import builds, refreshes
-from tests.support.conditions import a_condition
-from tests.support.tables import delete_positions
+from tests.support.lake.conditions import a_condition
+from tests.support.lake.tables import delete_positions
+from tests.support.lifecycle import builds, refreshes
 
 QUERIES = np.random.default_rng(5).normal(size=(3, builds.DIMENSION)).astype(np.float32)
 VALUES = {

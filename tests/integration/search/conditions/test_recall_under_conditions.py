@@ -14,7 +14,7 @@ from puffin_ann.ann.exact import brute_force
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.ways import Cost, Growing, Way
 from puffin_ann.search.explain.explanation import explanation_of
-from tests.support import builds
+from tests.support.lifecycle import builds
 from tests.support.paths import SAMPLE
 
 ROWS, QUERIES, K, TARGET = 4_000, 100, 10, 0.9

@@ -19,8 +19,9 @@ from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runs.maintain import maintain
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.search.version.versions import newest_version
-from tests.support import builds, table_events
-from tests.support.damage import corrupt, forget_cache, report
+from tests.support.falsified.damage import corrupt, forget_cache, report
+from tests.support.lake import table_events
+from tests.support.lifecycle import builds
 
 QUERIES = np.random.default_rng(3).normal(size=(3, builds.DIMENSION)).astype(np.float32)
 

@@ -20,15 +20,11 @@ from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.search.shards.opening.load import load_shard
 from puffin_ann.search.version.index_version import load_version
-from tests.support import (
-    builds,
-    falsified_columns,
-    falsified_files,
-    falsified_index,
-    table_events,
-)
-from tests.support.falsified_files import LIES, IndexFile
-from tests.support.falsified_rows import put_rows, replace_columns
+from tests.support.falsified import falsified_columns, falsified_files, falsified_index
+from tests.support.falsified.falsified_files import LIES, IndexFile
+from tests.support.falsified.falsified_rows import put_rows, replace_columns
+from tests.support.lake import table_events
+from tests.support.lifecycle import builds
 
 FOUND = (
     "metric_of_a_shard",

@@ -14,8 +14,8 @@ from puffin_ann.lifecycle.report.history import history
 from puffin_ann.lifecycle.report.status import status
 from puffin_ann.search.version import index_version
 from puffin_ann.search.version.index_files import StoredBlob
-from tests.support import builds, refreshes
-from tests.support.damage import corrupt, forget_cache, report
+from tests.support.falsified.damage import corrupt, forget_cache, report
+from tests.support.lifecycle import builds, refreshes
 
 QUERIES = np.random.default_rng(3).normal(size=(3, builds.DIMENSION)).astype(np.float32)
 SHARDED = {"shards": 4, "partitions_per_shard": 2}

@@ -11,7 +11,7 @@ from puffin_ann import open_index
 from puffin_ann.errors import EnvironmentProblemError, LocalCopyError
 from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.settings import settings
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 QUERIES = np.random.default_rng(3).normal(size=(3, builds.DIMENSION)).astype(np.float32)
 

@@ -15,11 +15,12 @@ from puffin_ann.blobs.shards import ivf
 from puffin_ann.search.shards.cold import decide, scan_lists
 from puffin_ann.search.shards.opening import opened as opened_shards
 from puffin_ann.settings import settings as of_process
-from tests.support import builds, falsified_files, falsified_index, refreshes
-from tests.support.damage import corrupt, forget_cache, report
-from tests.support.falsified_files import LIES
-from tests.support.index_file import IndexFile
-from tests.support.tables import delete_positions
+from tests.support.falsified import falsified_files, falsified_index
+from tests.support.falsified.damage import corrupt, forget_cache, report
+from tests.support.falsified.falsified_files import LIES
+from tests.support.falsified.index_file import IndexFile
+from tests.support.lake.tables import delete_positions
+from tests.support.lifecycle import builds, refreshes
 
 ROWS, LISTS, K = 600, 12, 5
 QUERIES = np.random.default_rng(3).normal(size=(4, builds.DIMENSION)).astype(np.float32)

@@ -20,9 +20,9 @@ from puffin_ann.search.shards.cold import decide, scan
 from puffin_ann.search.shards.cold import tier as cold_tier
 from puffin_ann.search.shards.opening import opened as opened_shards
 from puffin_ann.settings import settings as of_process
-from tests.support import builds, refreshes
-from tests.support.damage import corrupt, forget_cache, report
-from tests.support.tables import delete_positions
+from tests.support.falsified.damage import corrupt, forget_cache, report
+from tests.support.lake.tables import delete_positions
+from tests.support.lifecycle import builds, refreshes
 
 QUERIES = np.random.default_rng(3).normal(size=(4, builds.DIMENSION)).astype(np.float32)
 ENGINES = ("exact", "vamana", "hnsw", "ivf_pq")

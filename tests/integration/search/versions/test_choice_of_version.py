@@ -13,8 +13,8 @@ from puffin_ann.search.version import versions as published
 from puffin_ann.search.version.index_files import open_puffin
 from puffin_ann.search.version.snapshot_view import live_state, view_of
 from puffin_ann.search.version.versions import require_versions
-from tests.support import builds
-from tests.support.tables import delete_positions
+from tests.support.lake.tables import delete_positions
+from tests.support.lifecycle import builds
 
 DECLARED = builds.declaration(bad_vectors="skip")
 

@@ -23,8 +23,8 @@ from puffin_ann.search.index import Index
 from puffin_ann.search.open_index import open_version
 from puffin_ann.search.version.snapshot_view import live_state, view_of
 from puffin_ann.settings import settings as library_settings
-from tests.support import handmade_index
-from tests.support.tables import delete_positions, open_catalog
+from tests.support.indexes import handmade_index
+from tests.support.lake.tables import delete_positions, open_catalog
 
 QUERIES = np.array([[0, 0, 0], [1, -1, 2], [0.5, 0.25, -3]], np.float32)
 ALGORITHMS = ["exact", "vamana", "hnsw", "ivf_pq"]
@@ -44,7 +44,7 @@ def some_rows(rng, count):
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
     """Snapshots of appends, deletes by position, a rewrite of everything, and more rows."""
-    from tests.support import tables
+    from tests.support.lake import tables
 
     folder = tmp_path_factory.mktemp("by-hand")
     patch = pytest.MonkeyPatch()

@@ -9,7 +9,7 @@ from puffin_ann import open_index
 from puffin_ann.errors import ColumnNotFoundError
 from puffin_ann.lake.read.data.column_chunks import KEPT
 from puffin_ann.search.row_by_key import vector_of_row
-from tests.support import builds, refreshes
+from tests.support.lifecycle import builds, refreshes
 
 QUERIES = np.random.default_rng(5).normal(size=(2, builds.DIMENSION)).astype(np.float32)
 OLD = {"id": pa.int64(), "word": pa.large_string(), "number": pa.int32()}

@@ -7,7 +7,7 @@ import pytest
 from puffin_ann import open_index
 from puffin_ann.errors import ColumnNotFoundError, RowNotFoundError
 from puffin_ann.search.row_by_key import vector_of_row
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 
 @pytest.fixture

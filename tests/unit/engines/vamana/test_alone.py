@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from puffin_ann.ann.vamana.packed.kernels_search import search_packed, search_several
-from tests.support.shard_checks import opened
+from tests.support.indexes.shard_checks import opened
 
 ROWS, K = 1500, 7
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from puffin_ann.ann.vamana.several import Several
-from tests.support.several_graphs import ask_together
-from tests.support.shard_checks import opened
+from tests.support.indexes.several_graphs import ask_together
+from tests.support.indexes.shard_checks import opened
 
 ROWS, WIDTHS, K = (900, 1500, 400), (40, 300), 7
 

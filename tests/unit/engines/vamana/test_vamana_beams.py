@@ -14,7 +14,7 @@ from puffin_ann.ann.vamana import packed_policy
 from puffin_ann.ann.vamana.packed.layout import FRAME, PACKED
 from puffin_ann.engines.vamana import VamanaEngine
 from puffin_ann.settings import Settings
-from tests.support.shard_checks import (
+from tests.support.indexes.shard_checks import (
     METRIC_NAMES,
     assert_answers_are_sound,
     nearest,

@@ -12,8 +12,13 @@ from hypothesis import strategies as st
 from puffin_ann.blobs.shards import graph as graph_blob
 from puffin_ann.engines import engine
 from puffin_ann.errors import BlobFormatError, LocalCopyError, QueryError
-from tests.support.graph_checks import assert_is_a_graph_all_of_which_can_be_reached
-from tests.support.shard_checks import METRIC_NAMES, assert_answers_are_sound, nearest, recall
+from tests.support.indexes.graph_checks import assert_is_a_graph_all_of_which_can_be_reached
+from tests.support.indexes.shard_checks import (
+    METRIC_NAMES,
+    assert_answers_are_sound,
+    nearest,
+    recall,
+)
 
 ENGINE = engine("vamana")
 

@@ -4,14 +4,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.paths import SAMPLE
-from tests.support.shard_checks import (
+from tests.support.indexes.shard_checks import (
     METRIC_NAMES,
     assert_answers_are_sound,
     nearest,
     opened,
     recall,
 )
+from tests.support.paths import SAMPLE
 
 ROWS = 10_000
 

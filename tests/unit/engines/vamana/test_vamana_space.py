@@ -6,7 +6,7 @@ import pytest
 from puffin_ann.ann.vamana.packed.layout import FRAME, PACKED
 from puffin_ann.engines.vamana import SPACE, VamanaEngine
 from puffin_ann.errors import LocalCopyError
-from tests.support.shard_checks import assert_answers_are_sound, opened
+from tests.support.indexes.shard_checks import assert_answers_are_sound, opened
 
 ENGINE = VamanaEngine()
 ROWS, WIDE = 3000, 384

@@ -4,7 +4,7 @@ import pytest
 
 from puffin_ann.lifecycle.policy.decision import DeltaAction, ShardAction
 from puffin_ann.lifecycle.policy.explain import changed_fields, refresh_sentence, spoken_seconds
-from tests.support.index_states import change, declared, graph, state
+from tests.support.indexes.index_states import change, declared, graph, state
 
 
 def shard(shard_id: int, action: str, reason: str = "") -> ShardAction:

@@ -17,7 +17,8 @@ from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.moments import now_ms
 from puffin_ann.search.version.versions import find_versions
-from tests.support import builds, table_events
+from tests.support.lake import table_events
+from tests.support.lifecycle import builds
 
 DAY_MS = 24 * table_events.HOUR_MS
 

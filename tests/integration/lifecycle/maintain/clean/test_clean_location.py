@@ -10,8 +10,9 @@ from puffin_ann.lake.metadata import abandoned
 from puffin_ann.lake.metadata.files import Unread
 from puffin_ann.lifecycle.maintain.clean_location import clean_location
 from puffin_ann.moments import now_ms
-from tests.support import builds, table_events
-from tests.support.tagged_versions import DAY_MS, published
+from tests.support.indexes.tagged_versions import DAY_MS, published
+from tests.support.lake import table_events
+from tests.support.lifecycle import builds
 
 LATER = now_ms() + 30 * DAY_MS
 

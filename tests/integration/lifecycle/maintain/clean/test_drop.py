@@ -25,7 +25,8 @@ from puffin_ann.puffin.writer import PuffinWriter
 from puffin_ann.search.open_index import open_index
 from puffin_ann.search.version.index_files import open_puffin
 from puffin_ann.search.version.versions import all_index_names, find_versions
-from tests.support import builds, table_events
+from tests.support.lake import table_events
+from tests.support.lifecycle import builds
 
 OTHER = "other_index"
 DAY_MS = 86_400_000

@@ -16,9 +16,10 @@ from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runs.maintain import clean_table
 from puffin_ann.lifecycle.runtime import leases
-from tests.support import builds, table_events
-from tests.support.damage import corrupt
-from tests.support.other_catalogs import (
+from tests.support.falsified.damage import corrupt
+from tests.support.lake import table_events
+from tests.support.lifecycle import builds
+from tests.support.servers.other_catalogs import (
     NAME,
     assert_whole,
     catalog_beside,

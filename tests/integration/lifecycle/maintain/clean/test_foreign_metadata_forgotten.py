@@ -12,8 +12,9 @@ from puffin_ann.errors import BadInputError, StoreUnavailableError, UnclearCommi
 from puffin_ann.lake.store.objects import open_object
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.runs.doctor import doctor
-from tests.support import builds, table_events
-from tests.support.other_catalogs import (
+from tests.support.lake import table_events
+from tests.support.lifecycle import builds
+from tests.support.servers.other_catalogs import (
     assert_whole,
     catalog_beside,
     commit,

@@ -15,7 +15,8 @@ from puffin_ann.lifecycle.runs import build, publish
 from puffin_ann.lifecycle.runtime import heartbeat
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.moments import now_ms
-from tests.support import builds, table_events
+from tests.support.lake import table_events
+from tests.support.lifecycle import builds
 
 
 def folder(plan) -> Path:

@@ -21,7 +21,8 @@ from puffin_ann.lifecycle.runs.evaluate import plan_evaluation
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.moments import now_ms
-from tests.support import builds, table_events
+from tests.support.lake import table_events
+from tests.support.lifecycle import builds
 
 
 def measure(declaration, run_id: str) -> None:

@@ -17,7 +17,9 @@ from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.moments import now_ms
 from puffin_ann.settings import settings
-from tests.support import builds, damage, table_events
+from tests.support.falsified import damage
+from tests.support.lake import table_events
+from tests.support.lifecycle import builds
 
 DECLARED = [builds.declaration()]
 DAYS_MS = 24 * table_events.HOUR_MS

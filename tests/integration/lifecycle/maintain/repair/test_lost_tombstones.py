@@ -11,9 +11,9 @@ from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.search.shards.opening import lost_tombstones
 from puffin_ann.search.version.row_locators import Locators
 from puffin_ann.search.version.versions import newest_version
-from tests.support import builds, refreshes
-from tests.support.damage import corrupt, damaged, forget_cache
-from tests.support.tables import delete_positions
+from tests.support.falsified.damage import corrupt, damaged, forget_cache
+from tests.support.lake.tables import delete_positions
+from tests.support.lifecycle import builds, refreshes
 
 SHARDED = {"publish": "tag", "shards": 3, "refresh": {"delta_ratio": 0.9, "min_rows": 0}}
 

@@ -12,8 +12,9 @@ from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.versions.inventory import take_inventory
-from tests.support import builds, table_events
-from tests.support.damage import damaged, forget_cache, publish, report
+from tests.support.falsified.damage import damaged, forget_cache, publish, report
+from tests.support.lake import table_events
+from tests.support.lifecycle import builds
 
 pytestmark = pytest.mark.usefixtures("published_by_statistics")
 

@@ -12,8 +12,9 @@ from puffin_ann.lifecycle.maintain.examination import damage
 from puffin_ann.lifecycle.publish import carried_blobs
 from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
-from tests.support import builds, table_events
-from tests.support.damage import corrupt, damaged, forget_cache, publish, report
+from tests.support.falsified.damage import corrupt, damaged, forget_cache, publish, report
+from tests.support.lake import table_events
+from tests.support.lifecycle import builds
 
 DECLARED = [builds.declaration(), builds.declaration(name="second", metric="ip")]
 

@@ -24,10 +24,10 @@ from puffin_ann.lifecycle.runs.maintain import maintain
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.search.version import index_version
 from puffin_ann.search.version.versions import all_index_names, newest_version
-from tests.support import builds, refreshes
-from tests.support.damage import corrupt, damaged, forget_cache, report
-from tests.support.tables import delete_positions
-from tests.support.tagged_versions import later
+from tests.support.falsified.damage import corrupt, damaged, forget_cache, report
+from tests.support.indexes.tagged_versions import later
+from tests.support.lake.tables import delete_positions
+from tests.support.lifecycle import builds, refreshes
 
 QUERIES = refreshes.QUERIES
 SHARDED = {"publish": "tag", "shards": 4, "partitions_per_shard": 2}

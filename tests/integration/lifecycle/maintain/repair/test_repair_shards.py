@@ -10,10 +10,10 @@ from puffin_ann.lifecycle.report.history import history
 from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.search.version.versions import find_versions
-from tests.support import builds, refreshes
-from tests.support.damage import corrupt, damaged, forget_cache, report
-from tests.support.tables import delete_positions
-from tests.support.tagged_versions import published
+from tests.support.falsified.damage import corrupt, damaged, forget_cache, report
+from tests.support.indexes.tagged_versions import published
+from tests.support.lake.tables import delete_positions
+from tests.support.lifecycle import builds, refreshes
 
 pytestmark = pytest.mark.usefixtures("layered")
 

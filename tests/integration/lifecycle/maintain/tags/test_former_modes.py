@@ -17,9 +17,11 @@ from puffin_ann.lifecycle.report.history import history
 from puffin_ann.lifecycle.report.status import status
 from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.search.version.versions import find_versions
-from tests.support import builds, former_modes, refreshes, table_events
-from tests.support.renamed import NEW, named
-from tests.support.tagged_versions import indexes_in, later, main, published, tagged_files
+from tests.support.indexes import former_modes
+from tests.support.indexes.tagged_versions import indexes_in, later, main, published, tagged_files
+from tests.support.lake import table_events
+from tests.support.lifecycle import builds, refreshes
+from tests.support.lifecycle.renamed import NEW, named
 
 OTHER = "other"
 

@@ -10,7 +10,8 @@ from puffin_ann.lifecycle.maintain import guard as guarding
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.versions.inventory import take_inventory
 from puffin_ann.search.version.versions import RETAINED_LIMIT, find_versions, newest_version
-from tests.support import builds, table_events
+from tests.support.lake import table_events
+from tests.support.lifecycle import builds
 
 pytestmark = pytest.mark.usefixtures("published_by_statistics")
 

@@ -12,14 +12,15 @@ from puffin_ann.lifecycle.maintain.drop import drop
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.moments import now_ms
-from tests.support import builds, publications, table_events
-from tests.support.spark_procedures import (
+from tests.support.lake import table_events
+from tests.support.lake.spark_procedures import (
     analyse,
     delete_rows,
     expire,
     remove_orphans,
     rewrite_data,
 )
+from tests.support.lifecycle import builds, publications
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("published_by_statistics")]
 
@@ -156,7 +157,7 @@ def test_compaction_expiry_and_clean_up_leave_the_live_version_alone(indexed):
 
 @pytest.mark.long
 def test_damage_is_replaced_by_the_older_version_without_a_snapshot(indexed):
-    from tests.support.damage import forget_cache
+    from tests.support.falsified.damage import forget_cache
 
     lake = indexed
     older = under_head(lake)

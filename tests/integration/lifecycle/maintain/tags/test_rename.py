@@ -28,8 +28,8 @@ from puffin_ann.lifecycle.runtime.leases import index_folder, index_lease
 from puffin_ann.search.open_index import open_index
 from puffin_ann.search.version.versions import all_index_names, find_versions, newest_version
 from puffin_ann.settings import settings
-from tests.support import builds
-from tests.support.renamed import NEW, named
+from tests.support.lifecycle import builds
+from tests.support.lifecycle.renamed import NEW, named
 
 QUERIES = np.random.default_rng(3).normal(size=(3, builds.DIMENSION)).astype(np.float32)
 

@@ -24,9 +24,11 @@ from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.moments import now_ms
 from puffin_ann.search.version.versions import all_index_names, find_versions
 from puffin_ann.settings import settings as library_settings
-from tests.support import builds, damage, refreshes, table_events
-from tests.support.tables import delete_positions
-from tests.support.tagged_versions import DAY_MS, later, published, tagged_files
+from tests.support.falsified import damage
+from tests.support.indexes.tagged_versions import DAY_MS, later, published, tagged_files
+from tests.support.lake import table_events
+from tests.support.lake.tables import delete_positions
+from tests.support.lifecycle import builds, refreshes
 
 pytestmark = pytest.mark.usefixtures("layered")
 

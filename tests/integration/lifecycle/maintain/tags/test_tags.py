@@ -15,8 +15,10 @@ from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.maintain.rename import rename
 from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.moments import now_ms
-from tests.support import builds, former_modes, table_events
-from tests.support.tagged_versions import indexes_in, later, main, published, tagged_files
+from tests.support.indexes import former_modes
+from tests.support.indexes.tagged_versions import indexes_in, later, main, published, tagged_files
+from tests.support.lake import table_events
+from tests.support.lifecycle import builds
 
 
 def test_it_outlives_an_expiry_of_all_but_the_head_without_a_guard(words):
