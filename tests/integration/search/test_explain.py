@@ -211,8 +211,7 @@ def test_rows_of_all_shards_that_are_compared_in_one_go_are_told(words, copied, 
     assert f"    allowed rows of all shards: compared {how}, 60 rows, 6 allowed, 3 queries" in tree
     assert ("vamana: all shards in one go" in tree) is copied
     ways_title = (
-        "    ways through all shards, as expected; "
-        "copies and codes shared by 6 queries, so far and to come"
+        "    ways through all shards, as expected; copies and codes for 6 queries, half to come"
     )
     assert f"{ways_title}\n      allowed rows compared" in tree
     again = explanation_of(index.search(QUERIES, 3, where="id < 6", explain=True))

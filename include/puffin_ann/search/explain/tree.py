@@ -81,8 +81,8 @@ def _index(told: Explanation) -> Branch:
     if told.ways_expected:
         ways = [Branch(text) for text in _expected(told.ways_expected)]
         title = (
-            "ways through all shards, as expected; copies and codes shared by "
-            f"{told.queries_sharing} queries, so far and to come"
+            "ways through all shards, as expected; copies and codes for "
+            f"{told.queries_sharing} queries, half to come"
         )
         below.insert(0, Branch(title, ways))
     if any(way.estimated_seconds is not None for way in told.shards):
