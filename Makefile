@@ -99,10 +99,10 @@ test-pack: $(KERNELS) $(PACKED) ## Build on a cluster whose workers have bare Py
 
 jars: $(JARS) ## Fetch the Java code that our files are judged by
 
-$(JARS): tests/support/jars.txt | $(READY)
+$(JARS): tests/support/servers/jars.txt | $(READY)
 	$(STEP) "fetch the jars of $< with Spark's resolver (the first time downloads them)"
 	@mkdir -p $(LOCAL)
-	@$(BIN)/python -m tests.support.iceberg_java >$(LOCAL)/jars.log 2>&1 || { cat $(LOCAL)/jars.log; exit 1; }
+	@$(BIN)/python -m tests.support.servers.iceberg_java >$(LOCAL)/jars.log 2>&1 || { cat $(LOCAL)/jars.log; exit 1; }
 	@touch $(JARS)
 
 test: $(KERNELS) $(JARS) ## Run the unit tests, and the integration tests with real S3, Spark and Iceberg; ONLY=lifecycle/refresh for those of one package

@@ -321,7 +321,7 @@ def _lance(
     """Return how LanceDB is asked first, its index's and vectors' bytes, and at which effort."""
     import lancedb
 
-    from tests.support import object_store
+    from tests.support.servers import object_store
 
     stored = object_store.properties(endpoint)
     options = {
@@ -365,7 +365,7 @@ def _lance(
 
 def _stored(endpoint: str, prefix: str) -> int:
     """Return the bytes of the objects under a prefix."""
-    from tests.support import object_store
+    from tests.support.servers import object_store
 
     pages = object_store.client(endpoint).get_paginator("list_objects_v2")
     found = pages.paginate(Bucket=object_store.BUCKET, Prefix=prefix)

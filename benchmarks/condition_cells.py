@@ -31,7 +31,7 @@ class Cell:
     Attributes:
         kind: of the condition.
         share: of the rows, in percent.
-        recall: by the defaults of the build.
+        recall: by the defaults of the build, the lesser of a batch and of one query a call.
         batch: by these, as the next.
         single: see above.
         least_batch: at the least width that reaches the recall, as peers are asked, as the next.

@@ -71,7 +71,7 @@ def measure(name: str, rounds: int) -> Result:
                     Cell(
                         kind,
                         share,
-                        asked.recall(_distances(index, asked.queries, asked.where)),
+                        _recall(index, asked),
                         _timed(index, asked, max(6, rounds), is_single=False),
                         _timed(index, asked, max(6, rounds), is_single=True),
                         *_at_least_effort(index, asked, rounds),
@@ -150,6 +150,21 @@ def _index(data: DataSet, columns: dict[str, NDArray[np.int64]]) -> Any:
     return index
 
 
+def _recall(index: Any, asked: Asked) -> float:
+    """Return the lesser recall of a batch and of queries one a call, nothing known of others."""
+    from puffin_ann.search.conditions.ways import Sifted
+
+    found = []
+    for step in (len(asked.queries), 1):
+        _let_go(index, asked.where)
+        index._allowed(asked.where).sifted = Sifted()
+        few = asked if step > 1 else _few(asked, SINGLE)
+        parts = np.array_split(few.queries, len(few.queries) // step)
+        distances = np.concatenate([_distances(index, part, asked.where) for part in parts])
+        found.append(few.recall(distances))
+    return min(found)
+
+
 def _at_least_effort(index: Any, asked: Asked, rounds: int) -> tuple[Answered, Answered]:
     """Search at the least width that reaches the recall, in a batch and one query a call."""
 
@@ -217,7 +232,7 @@ def _timed(index: Any, asked: Asked, rounds: int, *, is_single: bool) -> Timed:
 def _let_go(index: Any, where: str) -> None:
     """Forget rows that were gathered under a condition, of each shard or of all, and who asked."""
     allowed = index._allowed(where)
-    allowed.gathered, allowed.asked = None, 0
+    allowed.gathered, allowed.asked, allowed.settled = None, 0, 0
     allowed.decisions.clear()
     for rows in allowed._shards.all():
         rows._gathered = None

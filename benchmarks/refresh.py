@@ -177,7 +177,7 @@ def timed_build(declared: "IndexDeclaration", run_id: str, folder: Path) -> floa
 
 def delete_by_position(table: "Table", ids: NDArray[np.int64]) -> None:
     """Delete rows by a position-delete file, which PyIceberg does not write: the tests do."""
-    from tests.support.tables import delete_positions
+    from tests.support.lake.tables import delete_positions
 
     deletes = {}
     for task in table.scan().plan_files():

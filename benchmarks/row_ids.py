@@ -47,7 +47,7 @@ def measure(name: str, rounds: int) -> Result:
 def _alternate(data: DataSet, folder: Path, rounds: int) -> tuple[list[_Refresh], list[_Refresh]]:
     from puffin_ann.lifecycle.refresh.read_changes import known_rows
     from puffin_ann.lifecycle.runtime.runners import InProcess
-    from tests.support.lineage import LineageTable
+    from tests.support.lake.lineage import LineageTable
 
     # PyIceberg writes no tables of version 3: this one has the files and manifest lists of one.
     with patch.object(known_rows, "has_row_ids", lambda _: True):

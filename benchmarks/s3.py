@@ -44,7 +44,7 @@ class _Processes(BaseManager):
 def on_s3(folder: Path) -> Iterator[Any]:
     """Have the tables of a folder's catalog on S3 for a while; gives the proxy."""
     os.environ["PATH"] += f"{os.pathsep}{ROOT / '.venv' / 'bin'}"
-    from tests.support import object_store
+    from tests.support.servers import object_store
 
     prefix = f"PYICEBERG_CATALOG__{lakehouse.CATALOG.upper()}__"
     _Processes.register("Proxy", object_store.Proxy, _FarProxy)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.browser import Browser
-from tests.support.cockpit import Cockpit
+from tests.support.cockpit.browser import Browser
+from tests.support.cockpit.cockpit import Cockpit
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 DRIVER = "chromedriver"

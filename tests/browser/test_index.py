@@ -7,9 +7,9 @@ import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
-from tests.support.browser import WIDE
-from tests.support.cockpit import REAL
-from tests.support.cockpit_index import MORE, ROWS
+from tests.support.cockpit.browser import WIDE
+from tests.support.cockpit.cockpit import REAL
+from tests.support.cockpit.cockpit_index import MORE, ROWS
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ from selenium.webdriver.common.keys import Keys
 
 from puffin_ann.airflow.page.rows import STATES
 from tests.browser.conftest import INDEXES
-from tests.support.browser import WIDE
+from tests.support.cockpit.browser import WIDE
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.cockpit import REAL, Cockpit
+from tests.support.cockpit.cockpit import REAL, Cockpit
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.slow
@@ -98,7 +98,7 @@ def test_a_page_of_two_hundred_indexes_asks_nothing_but_airflows_database(cockpi
     cockpit.seed(200)
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "tests.support.page_cost"],
+            [sys.executable, "-m", "tests.support.cockpit.page_cost"],
             env=cockpit.variables,
             cwd=ROOT,
             capture_output=True,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from tests.support import rest_catalog
 from tests.support.paths import ROOT
+from tests.support.servers import rest_catalog
 
 HERE = ROOT / "tests" / "containers"
 BASE = "debian:bookworm-slim"

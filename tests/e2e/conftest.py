@@ -13,7 +13,7 @@ import pytest
 from home import environment, write_catalog
 from pyiceberg.table import Table
 
-from tests.support.airflow_stage import QUERIES, Stage, free_port, wait_for_port
+from tests.support.airflow.airflow_stage import QUERIES, Stage, free_port, wait_for_port
 from tests.support.paths import SAMPLE
 
 ROWS = 4000

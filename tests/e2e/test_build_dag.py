@@ -8,7 +8,7 @@ import pytest
 
 from puffin_ann import open_index
 from puffin_ann.lifecycle.report.status import status
-from tests.support.airflow_stage import QUERIES
+from tests.support.airflow.airflow_stage import QUERIES
 
 K = 10
 TARGET, LEAST = 0.95, 0.9

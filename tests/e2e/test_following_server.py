@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.support import iceberg_java, lakes
-from tests.support.airflow_server import LocalAirflow, wait_until
-from tests.support.airflow_stage import free_port
-from tests.support.watched_table import MINUTE, NAME, SECONDS, WatchedTable, words
+from tests.support.airflow.airflow_server import LocalAirflow, wait_until
+from tests.support.airflow.airflow_stage import free_port
+from tests.support.airflow.watched_table import MINUTE, NAME, SECONDS, WatchedTable, words
+from tests.support.servers import iceberg_java, lakes
 
 pytestmark = pytest.mark.long
 

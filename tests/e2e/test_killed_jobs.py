@@ -14,9 +14,9 @@ from pyiceberg.table import Table
 
 from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lifecycle.report.status import status
-from tests.support.airflow_stage import Stage
+from tests.support.airflow.airflow_stage import Stage
+from tests.support.lifecycle.publications import runs_published
 from tests.support.paths import ROOT, SAMPLE
-from tests.support.publications import runs_published
 
 INDEX, ROWS, MORE, RUN = "killed", 1500, 50, "refresh-1"
 SPARK_SUBMIT = [

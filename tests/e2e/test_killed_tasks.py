@@ -8,11 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from puffin_ann.search.version.versions import require_versions
-from tests.support import crashing_runs
-from tests.support.airflow_server import LocalAirflow, wait_until
-from tests.support.airflow_stage import free_port
-from tests.support.killed_attempts import Kind, is_alive
-from tests.support.killed_runs import (
+from tests.support.airflow.airflow_server import LocalAirflow, wait_until
+from tests.support.airflow.airflow_stage import free_port
+from tests.support.airflow.killed_attempts import Kind, is_alive
+from tests.support.airflow.killed_runs import (
     INDEX,
     ROWS,
     WEIGHTY,
@@ -24,7 +23,8 @@ from tests.support.killed_runs import (
     dag_of,
     in_turn,
 )
-from tests.support.watched_table import SECONDS, WatchedTable
+from tests.support.airflow.watched_table import SECONDS, WatchedTable
+from tests.support.lifecycle import crashing_runs
 
 pytestmark = pytest.mark.long
 

@@ -12,7 +12,7 @@ import pytest
 
 from puffin_ann import open_index
 from tests.e2e.conftest import standalone_cluster
-from tests.support.packed_environment import BASE, pack_environment
+from tests.support.servers.packed_environment import BASE, pack_environment
 
 DECLARATION = """
 table: demo.glove.words

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from airflow_api import ENDED, Airflow
 
-from tests.support.airflow_parts import AirflowApart, environment_of
+from tests.support.airflow.airflow_parts import AirflowApart, environment_of
 from tests.support.paths import SAMPLE
 
 pytestmark = pytest.mark.long

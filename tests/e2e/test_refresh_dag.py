@@ -11,7 +11,7 @@ from puffin_ann import open_index
 from puffin_ann.lifecycle.evaluate.records import evaluations
 from puffin_ann.lifecycle.report.status import status
 from puffin_ann.lifecycle.runtime.leases import index_lease, writing
-from tests.support.airflow_stage import Stage
+from tests.support.airflow.airflow_stage import Stage
 from tests.support.paths import SAMPLE
 
 INDEX = "followed"

@@ -10,10 +10,10 @@ import psutil
 import pytest
 
 from puffin_ann.errors import IndexNotFoundError
-from tests.support.airflow_server import LocalAirflow, wait_until
-from tests.support.airflow_stage import free_port
+from tests.support.airflow.airflow_server import LocalAirflow, wait_until
+from tests.support.airflow.airflow_stage import free_port
+from tests.support.airflow.watched_table import MINUTE, SECONDS, WatchedTable, words
 from tests.support.paths import ROOT
-from tests.support.watched_table import MINUTE, SECONDS, WatchedTable, words
 
 DAG = "ann_build_glove_words"
 ROWS, MORE = 1500, 40

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import atheris
 
-from tests.support.guided_fuzzing import MEMORY, fuzz
+from tests.support.falsified.guided_fuzzing import MEMORY, fuzz
 
 with atheris.instrument_imports(include=["puffin_ann", "pyiceberg.avro"]):
     from pyiceberg.avro.decoder import StreamingBinaryDecoder
@@ -43,7 +43,8 @@ with atheris.instrument_imports(include=["puffin_ann", "pyiceberg.avro"]):
 
     from puffin_ann.errors import PuffinAnnError
     from puffin_ann.lake.read.files.manifests import Manifest, read_manifest, read_manifest_list
-    from tests.support import avro_files, mutation
+    from tests.support.falsified import mutation
+    from tests.support.indexes import avro_files
 
 IO = PyArrowFileIO()
 NAMED = 4

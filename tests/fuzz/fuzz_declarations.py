@@ -13,7 +13,7 @@ from pathlib import Path
 
 import atheris
 
-from tests.support.guided_fuzzing import MEMORY, fuzz
+from tests.support.falsified.guided_fuzzing import MEMORY, fuzz
 
 with atheris.instrument_imports(include=["puffin_ann.declaration", "yaml"]):
     from puffin_ann.declaration import IndexDeclaration, load_declaration, parse_declaration

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import atheris
 
-from tests.support.guided_fuzzing import MEMORY, fuzz
+from tests.support.falsified.guided_fuzzing import MEMORY, fuzz
 from tests.support.paths import GOLDEN
 
 # What Numba compiles must be the bytes that were written.
@@ -30,8 +30,8 @@ with atheris.instrument_imports(
     from puffin_ann.errors import FormatError
     from puffin_ann.lake.read.deletes import deletion_vector
     from puffin_ann.puffin import PuffinReader
-    from tests.support import mutation
-    from tests.support.checked_decoders import READERS
+    from tests.support.falsified import mutation
+    from tests.support.falsified.checked_decoders import READERS
 
 LIMIT = 1 << 22
 

@@ -1,6 +1,6 @@
 """Index files with right checksums and wrong sense, searched in every way.
 
-The lies are in `tests/support/falsified_files.py`.
+The lies are in `tests/support/falsified/falsified_files.py`.
 
     make fuzz PART=sense SECONDS=600
 
@@ -8,7 +8,7 @@ Each case tells one of the lies, by an index of one of the algorithms, beside an
 is whole. A search must answer as brute force does, turn to the older version and tell the damage,
 or raise a typed error. A wrong row, another error, a hang or much memory is a find: it is printed
 with the lie's name and seed, which
-belong into `tests/integration/search/test_falsified_files.py` then.
+belong into `tests/integration/search/damage/test_falsified_files.py` then.
 
 Not guided by coverage: each case takes half a second, and a lie reaches its branch at once.
 """
@@ -54,7 +54,7 @@ def _use(folder: Path) -> None:
 
 
 def _fuzz(rng: random.Random, until: float) -> int:
-    from tests.support import falsified_files, falsified_index
+    from tests.support.falsified import falsified_files, falsified_index
 
     liars = []
     seen: Counter[str] = Counter()
@@ -89,7 +89,7 @@ def _fuzz(rng: random.Random, until: float) -> int:
 def _liar(falsified_index, algorithm, metric, layered, *include):
     from pyiceberg.catalog import load_catalog
 
-    from tests.support import builds
+    from tests.support.lifecycle import builds
 
     catalog = load_catalog("test")
     catalog.create_namespace_if_not_exists("demo")

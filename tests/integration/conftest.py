@@ -10,7 +10,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_ann.cli.main import run
 from puffin_ann.settings import settings
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import pytest
 from requests.exceptions import ConnectionError
 
-from tests.support import builds
-from tests.support import catalog_proxy as faults
+from tests.support.lifecycle import builds
+from tests.support.servers import catalog_proxy as faults
 
 pytestmark = pytest.mark.slow
 

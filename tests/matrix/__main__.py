@@ -1,9 +1,13 @@
 """`make test-matrix`: install the wheel beside the versions that people have, and try it there.
 
+By itself: `python -m tests.matrix [CELL ...]`, or with the variable ONLY=CELL,CELL. UV names uv;
+PYTHON and PYTHON_NEWEST name interpreters.
+
 Each cell is an environment of its own. What was run, and how far, is written to the table of
 docs/compatibility.md; it stands for no other combination.
 """
 
+import argparse
 import os
 import re
 import shutil
@@ -69,6 +73,26 @@ FAR = {
     "try_spark": "a build on `local[2]`, and a search",
     "try_search": "an index built by `refresh` in this process, and a search",
 }
+
+
+def chosen_cells(arguments: list[str] | None = None) -> list[str]:
+    """Return the names of the cells that the command line and ONLY choose; none: all."""
+    names = [cell.name for cell in CELLS]
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.matrix",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("cells", metavar="CELL", nargs="*", help=f"{', '.join(names)}; none: all")
+    given = parser.parse_args(arguments).cells
+    found = [*given, *filter(None, os.environ.get("ONLY", "").split(","))]
+    if unknown := [name for name in found if name not in names]:
+        parser.error(f"no cell {unknown[0]!r}; there are {', '.join(names)}")
+    if shutil.which(UV) is None:
+        parser.error(
+            f"there is no {UV!r}: run `make test-matrix`, which brings uv, or set UV to one"
+        )
+    return found
 
 
 def main(chosen: list[str]) -> int:
@@ -182,4 +206,4 @@ def write(rows: dict[str, str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main([name for name in os.environ.get("ONLY", "").split(",") if name]))
+    sys.exit(main(chosen_cells()))

@@ -8,8 +8,9 @@ from hypothesis.stateful import precondition, rule
 from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotRefUpdate
 
-from tests.support import builds, row_changes
-from tests.support.tables import delete_positions
+from tests.support.lake import row_changes
+from tests.support.lake.tables import delete_positions
+from tests.support.lifecycle import builds
 
 picks = st.integers(0, 10**6)
 """A number of which something is chosen, whatever there is to choose from then."""

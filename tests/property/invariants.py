@@ -14,7 +14,9 @@ from puffin_ann.lake.store.listing import canonical, list_objects
 from puffin_ann.lifecycle.retention.rules import apply_retention, names_of_snapshots, policies
 from puffin_ann.lifecycle.versions.inventory import take_inventory
 from tests.property.others_rules import registered_paths
-from tests.support import builds, table_events, words
+from tests.support import words
+from tests.support.lake import table_events
+from tests.support.lifecycle import builds
 
 QUERIES = np.random.default_rng(11).normal(size=(2, builds.DIMENSION)).astype(np.float32)
 LOOKED_AT = 4

@@ -8,8 +8,8 @@ from puffin_ann.lake.metadata.own_tags import held_files
 from puffin_ann.lake.store.listing import canonical, list_objects
 from puffin_ann.lifecycle.versions.inventory import live_files, take_inventory
 from tests.property.data_rules import picks
-from tests.support import table_events
-from tests.support.orphans_by_name import remove_by_name
+from tests.support.lake import table_events
+from tests.support.lake.orphans_by_name import remove_by_name
 
 
 class OthersRules:

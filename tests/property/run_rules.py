@@ -25,7 +25,8 @@ from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.lifecycle.versions.inventory import take_inventory
 from puffin_ann.moments import now_ms
 from puffin_ann.search.version.versions import all_index_names
-from tests.support import builds, table_events
+from tests.support.lake import table_events
+from tests.support.lifecycle import builds
 
 STAGES = ("train", "assign", "build_group", "gate", "publish")
 

@@ -8,8 +8,8 @@ from hypothesis.stateful import rule
 
 from puffin_ann.moments import now_ms
 from tests.property.table_rules import PROPERTIES, TableRules
-from tests.support import builds
-from tests.support.lakes import Lake
+from tests.support.lifecycle import builds
+from tests.support.servers.lakes import Lake
 
 LATER = "TIMESTAMP '2100-01-01 00:00:00'"
 

@@ -21,8 +21,9 @@ from tests.property.data_rules import DataRules
 from tests.property.invariants import Invariants
 from tests.property.others_rules import OthersRules
 from tests.property.run_rules import RunRules
-from tests.support import builds, former_modes
-from tests.support.equality_scans import read_equality_deletes
+from tests.support.indexes import former_modes
+from tests.support.lake.equality_scans import read_equality_deletes
+from tests.support.lifecycle import builds
 
 CODES = {"pq_m": 4, "pq_nbits": 4}
 GRAPH = {"R": 8, "L": 16, **CODES}

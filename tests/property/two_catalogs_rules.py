@@ -21,10 +21,10 @@ from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.settings import settings as library_settings
 from tests.property.data_rules import picks
 from tests.property.table_rules import PROPERTIES
-from tests.support import builds
-from tests.support.equality_scans import read_equality_deletes
-from tests.support.other_catalogs import NAME, commit, later, publish
-from tests.support.tables import delete_equal
+from tests.support.lake.equality_scans import read_equality_deletes
+from tests.support.lake.tables import delete_equal
+from tests.support.lifecycle import builds
+from tests.support.servers.other_catalogs import NAME, commit, later, publish
 
 CATALOGS = ("one", "other")
 QUERIES = np.random.default_rng(11).normal(size=(2, builds.DIMENSION)).astype(np.float32)

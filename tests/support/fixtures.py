@@ -4,9 +4,11 @@ import pytest
 from pyiceberg.utils.config import Config
 
 from puffin_ann.settings import settings
-from tests.support import builds, former_modes, iceberg_java, lakes, object_store
-from tests.support.catalog_proxy import CatalogProxy
-from tests.support.rest_catalog import rest_catalog
+from tests.support.indexes import former_modes
+from tests.support.lifecycle import builds
+from tests.support.servers import iceberg_java, lakes, object_store
+from tests.support.servers.catalog_proxy import CatalogProxy
+from tests.support.servers.rest_catalog import rest_catalog
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import numpy as np
 from pyiceberg.table import Table
 
 from puffin_ann.search.index import Index
-from tests.support import builds
-from tests.support.conditions import a_condition
+from tests.support.lake.conditions import a_condition
+from tests.support.lifecycle import builds
 
 QUERY = np.random.default_rng(11).normal(size=(1, builds.DIMENSION)).astype(np.float32)
 

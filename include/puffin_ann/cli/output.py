@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,8 +40,22 @@ def _plain(value: Any) -> Any:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as indented JSON; bytes as base64."""
-    typer.echo(json.dumps(value, indent=2, default=_plain))
+    """Print a value as indented JSON: bytes as base64, NaN and infinities as null.
+
+    JSON has no such numbers (RFC 8259), and what Python would write for them few others read.
+    """
+    typer.echo(json.dumps(_finite(value), indent=2, default=_plain, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    """Return a value with None where numbers are not finite."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return value
 
 
 def errors_to(stream: TextIO, error: PuffinAnnError) -> None:

@@ -112,11 +112,10 @@ class StoredVectors:
         threads: int = 1,
     ) -> Answers:
         """Return the k nearest rows of each query that may be answered, exactly."""
-        excluded = exclude(deleted, allowed, self.rows)
         return self._compared.nearest(
             check_search(queries, k, self.dimension),
             k,
-            allowed=None if excluded is None else excluded == 0,
+            excluded=exclude(deleted, allowed, self.rows),
             within=within,
             threads=threads,
         )

@@ -14,13 +14,29 @@ import numpy as np
 from puffin_ann.ann.ivf import coded_rows
 from puffin_ann.ann.ivf.lists import LEAST_ROWS, default_lists, default_subspaces
 from puffin_ann.blobs.encoding.stored_vectors import BESIDE_BYTES, NUMBER_BYTES, Form
+from puffin_ann.blobs.shards import columns as columns_blob
 from puffin_ann.blobs.shards import graph, ivf
 from puffin_ann.blobs.version import centroid, coverage, partitions, routing
-from puffin_ann.declaration import CENTROID, FORMS_OF, MOST_SHARDS, MetricName
-from puffin_ann.declaration.fields.parameters import EXACT, HnswParameters, VamanaParameters
+from puffin_ann.counts import counted
+from puffin_ann.declaration import CENTROID, FORMS_OF, MOST_SHARDS, PARAMETERS, MetricName
+from puffin_ann.declaration.fields.parameters import (
+    EXACT,
+    HnswParameters,
+    VamanaParameters,
+    limits_of,
+)
 from puffin_ann.engines.links import MeasuredLinks, bytes_of_row, hnsw_bytes_of_row
 from puffin_ann.errors import BadInputError
 from puffin_ann.puffin.layout import MAX_JAVA_BLOB
+
+MOST_ROWS = 10**15
+"""Of a table that is asked about, and its row groups, each of which has one."""
+MOST_FILES = 1 << 32
+"""Of a table: their numbers have 32 bits."""
+MOST_INCLUDED = columns_blob.MAX_COLUMNS * columns_blob.MAX_BLOCK_BYTES // columns_blob.BLOCK_ROWS
+"""Bytes of a row's values that a columns blob keeps."""
+DEGREES = {"vamana": "R", "hnsw": "M"}
+"""The parameter that is the degree of a graph."""
 
 MOST_OBJECT = 5 * 10**12
 """Bytes of the largest object that S3 takes."""
@@ -49,7 +65,8 @@ class Shape:
         metric: as declared.
         degree: R of `vamana`, M of `hnsw`; None as by default.
         codes: `pq_m`; None as by default.
-        shards: that rows are spread over; None: the fewest that Iceberg's Java reader can read.
+        shards: that rows are spread over, of fewer rows as many as rows; None: the fewest that
+            Iceberg's Java reader can read.
         partitions_per_shard: k-means cells.
         files: of the table.
         row_groups: of a file.
@@ -90,10 +107,37 @@ class Shape:
                 yield f"{what} must be one of {', '.join(known)}{of}, got {got!r}"
         if not 0 < self.dimension <= graph.MAX_DIMENSION:
             yield f"dimension must be 1 to {graph.MAX_DIMENSION}, got {self.dimension}"
-        if not 0 <= self.included < math.inf:
-            yield f"included bytes of a row must be 0 or more, got {self.included}"
-        if not 0 < (self.codes or 1) <= self.dimension:
+        if not 0 < (1 if self.codes is None else self.codes) <= self.dimension:
             yield f"codes of a row must be 1 to its {self.dimension} dimensions, got {self.codes}"
+        yield from self._beyond_declarations()
+        yield from self._beyond_tables()
+
+    def _beyond_declarations(self) -> Iterator[str]:
+        """Say what no declaration may have."""
+        for what, name, given in (
+            ("degree", DEGREES.get(self.algorithm), self.degree),
+            ("codes of a row", "pq_m", self.codes),
+        ):
+            if given is None or name not in PARAMETERS[self.algorithm].model_fields:
+                continue
+            least, most = limits_of(self.algorithm, name)
+            if not least <= given <= most:
+                yield f"{what} must be {least} to {most}, {name} of {self.algorithm}, got {given}"
+
+    def _beyond_tables(self) -> Iterator[str]:
+        """Say what no table has."""
+        if not 0 <= self.included <= MOST_INCLUDED:
+            yield (
+                f"included bytes of a row must be 0 to {MOST_INCLUDED:,}, as an index keeps, got "
+                f"{self.included:g}"
+            )
+        if not 0 < self.files <= MOST_FILES:
+            yield f"a table has 1 to {MOST_FILES:,} data files, got {self.files}"
+        elif not 0 < self.files * self.row_groups <= MOST_ROWS:
+            yield (
+                f"a table has 1 to {MOST_ROWS:.0e} row groups, one row each at least, got "
+                f"{self.row_groups} in each of {counted(self.files, 'data file')}"
+            )
 
 
 PARTS = {
@@ -158,7 +202,7 @@ def predict(shape: Shape) -> tuple[Shape, Size]:
     blobs, parts = round(shard.blob), max(shards, 1)
     file = parts * (blobs + rows + columns) + sum(small.values())
     return shape, Size(
-        row=round((blobs + rows + columns) / max(count, 1)) if shards else 0,
+        row=round((blobs + rows + columns) / count) if shards and count else 0,
         shard=blobs,
         rows=rows,
         columns=columns,
@@ -189,10 +233,12 @@ def warnings(shape: Shape, size: Size) -> list[str]:
         ("partitions blob", "bytes", size.partitions, MAX_JAVA_BLOB, java, fewer_cells),
         ("coverage blob", "bytes", size.coverage, MAX_JAVA_BLOB, java, fewer),
         ("index", "shards", shape.shards or 0, MOST_SHARDS, "that may be declared", in_parts),
-        ("file", "bytes", size.file, MOST_OBJECT, "of an object on S3", in_parts),
+        ("file", "bytes", size.file, MOST_OBJECT, "that an object on S3 has", in_parts),
     )
     return [
-        f"the {name} has {there:,} {of}, of at most {most:,} {why}: {hint}"
+        f"the {name} has {there:,} {of}, more than the {most:,} {why}: {hint}"
+        if there > most
+        else f"the {name} has {there:,} {of}, of at most {most:,} {why}; before it has more, {hint}"
         for name, of, there, most, why, hint in limits
         if there > NEAR * most
     ]
@@ -221,7 +267,7 @@ def _in_shards(shape: Shape) -> Shape:
     if shape.algorithm == CENTROID:
         return replace(shape, shards=0, partitions_per_shard=0)
     if shape.shards is not None:
-        return shape
+        return replace(shape, shards=max(1, min(shape.shards, shape.rows)))
     a_row = _shard(shape, 1 << 20).blob / (1 << 20)
     return replace(shape, shards=max(1, math.ceil(shape.rows * a_row / (SPARED * MAX_JAVA_BLOB))))
 

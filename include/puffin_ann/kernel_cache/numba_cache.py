@@ -22,6 +22,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,9 @@ log = logging.getLogger("puffin_ann.kernels")
 _enable_any: Any = Dispatcher.enable_caching
 _CacheOfNumba: Any = _Cache
 _config: Any = config
+
+_has_addresses = attrgetter("library.has_dynamic_globals")
+"""Whether a compiled kernel has addresses of this process in it, which no other process can use."""
 
 
 def install(*, made: Path, kept: Path | None, trusted: bool, level: SimdLevel) -> None:
@@ -146,7 +150,7 @@ class KernelCache(_CacheOfNumba):  # type: ignore[misc]
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep a kernel that was compiled; where that cannot be, it still was compiled."""
-        if not self._enabled or self._places.kept is None or not self._may_be_kept(data):
+        if not self._enabled or self._places.kept is None or _has_addresses(data):
             return
         processor = data.codegen.magic_tuple()
         key = self._key(sig, processor)
@@ -207,9 +211,6 @@ class KernelCache(_CacheOfNumba):  # type: ignore[misc]
         if made is not None:
             yield made[0], "of the code", made[1]
 
-    def _may_be_kept(self, compiled: Any) -> bool:
-        return not compiled.lifted and not compiled.library.has_dynamic_globals
-
 
 def _digest_of(cells: tuple[Any, ...]) -> str:
     return hashlib.sha256(pickled(cells)).hexdigest()
@@ -228,6 +229,9 @@ def _tell_not_kept(said: str) -> None:
 def _tell_compiling(places: Places, processor: tuple[str, str, str]) -> None:
     """Tell once that a kernel is compiled now, which whoever waits for it could not know."""
     where = "not kept" if places.kept is None else f"kept in {places.kept}"
+    folder = os.environ.get("PUFFIN_ANN_KERNELS_DIR")
+    if folder and not os.path.isdir(folder):
+        where += f"; there is no folder {folder}, which PUFFIN_ANN_KERNELS_DIR names"
     log.warning(
         "kernels are compiled for this processor (%s, %s instructions), which takes some seconds "
         "each and is done once; they are %s. 'puffin-ann compile' does it ahead",

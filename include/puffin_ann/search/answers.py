@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from pyiceberg.table import Table
 from pyiceberg.types import NestedField
 
+from puffin_ann.lake.catalog.tables import schema_of_snapshot
 from puffin_ann.search.explain.recorder import enter
 from puffin_ann.search.included.answers import RowPlaces, kept_values
 from puffin_ann.search.included.kept_columns import KeptColumns
@@ -42,7 +43,8 @@ class Answers:
         Args:
             merged: the best.
             sources: that found them.
-            columns: of the table, to fetch; none is read of it for rows that the index has them of.
+            columns: of the snapshot, to fetch; none is read of the table for rows that the index
+                has them of.
             report: of the answer.
         """
         there = merged.sources >= 0
@@ -81,7 +83,7 @@ class Answers:
                 kept = partial(self._kept_values, in_shard, keys)
         return answer_table(
             self._table, self._paths, self._view.sizes, query, rank, distances, keys, columns,
-            report, kept,
+            schema_of_snapshot(self._table, self._view.snapshot_id), report, kept,
         )  # fmt: skip
 
     def _kept_values(

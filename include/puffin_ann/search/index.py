@@ -1,6 +1,6 @@
 """Search an index at a snapshot: route, probe, mask, scan, merge, fetch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -55,7 +55,7 @@ class Index(BoundVersion):
         queries: ArrayLike,
         k: int,
         *,
-        columns: Sequence[str] = (),
+        columns: Iterable[str] = (),
         exhaustive: bool = False,
         freshness: Freshness = "exact",
         width: int | None = None,
@@ -70,7 +70,8 @@ class Index(BoundVersion):
         Args:
             queries: (q, dimension) or (dimension,), finite numbers; taken as float32.
             k: neighbours per query.
-            columns: columns of the table to fetch for the rows found.
+            columns: columns to fetch for the rows found, by their names in the snapshot; those of a
+                set come sorted.
             exhaustive: compare every live row; equals brute force.
             freshness: `exact` also compares live rows that the index does not cover yet;
                 `indexed` leaves them out.
@@ -96,7 +97,7 @@ class Index(BoundVersion):
         Raises:
             QueryError: a wrong `k`, width, value or shape, a column given twice, fewer than k rows
                 that could be answered, or a condition that cannot be read.
-            ColumnNotFoundError: a column the table does not have.
+            ColumnNotFoundError: a column the snapshot does not have.
             StaleIndexError: rows are not in the index, and `stale_policy` is `fail`.
         """
         recorder = Recorder() if explain else None
@@ -123,7 +124,7 @@ class Index(BoundVersion):
     def _question(
         self,
         queries: ArrayLike,
-        columns: Sequence[str],
+        columns: Iterable[str],
         freshness: Freshness,
         stale_policy: StalePolicy | None,
         allow_fewer: bool = False,
@@ -191,7 +192,7 @@ class Index(BoundVersion):
         queries: ArrayLike,
         distance: float,
         *,
-        columns: Sequence[str] = (),
+        columns: Iterable[str] = (),
         freshness: Freshness = "exact",
         where: Where = None,
         stale_policy: StalePolicy | None = None,
@@ -204,7 +205,8 @@ class Index(BoundVersion):
         Args:
             queries: as for `search`.
             distance: rows at less than it are answered, in the unit of the metric.
-            columns: columns of the table to fetch for the rows found.
+            columns: columns to fetch for the rows found, by their names in the snapshot; those of a
+                set come sorted.
             freshness: as for `search`.
             where: as for `search`.
             stale_policy: as for `search`.
@@ -216,7 +218,7 @@ class Index(BoundVersion):
         Raises:
             QueryError: a wrong value or shape, a column given twice, or a condition that cannot be
                 read.
-            ColumnNotFoundError: a column the table does not have.
+            ColumnNotFoundError: a column the snapshot does not have.
             StaleIndexError: rows are not in the index, and `stale_policy` is `fail`.
         """
         recorder = Recorder() if explain else None

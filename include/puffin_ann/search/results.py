@@ -1,7 +1,7 @@
 """What a search answers: a table of rows with their distances and places, and what it rests on."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import starmap
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import NestedField
 
@@ -90,14 +91,30 @@ Kept = Callable[[Sequence[NestedField]], tuple[NDArray[np.bool_], pa.Table]]
 """Returns which of the rows answered, (n,) bool, have values kept of all columns, and those."""
 
 
-def check_columns(columns: Sequence[str]) -> None:
-    """Require columns that an answer can have beside its own, each once.
+def checked_columns(columns: Iterable[str]) -> tuple[str, ...]:
+    """Return names of columns that an answer can have beside its own, each once.
+
+    Args:
+        columns: as they were given; those of a set, which has no order, are sorted.
 
     Raises:
-        QueryError: names the one that cannot.
+        QueryError: they are no names, or there is one that it cannot have.
     """
-    if not columns:
-        return
+    if isinstance(columns, str | bytes):  # iterable, too: by letters
+        raise QueryError(f"columns is {columns!r}; it takes a list of names: [{columns!r}]")
+    try:
+        names = tuple(columns)
+    except TypeError:
+        raise QueryError(f"columns is {columns!r}; it takes a list of names") from None
+    wrong = [name for name in names if not isinstance(name, str)]
+    if wrong:
+        raise QueryError(f"columns: {wrong[0]!r} is no name; it takes a list of names")
+    _require_distinct(names)
+    return tuple(sorted(names)) if isinstance(columns, set | frozenset) else names
+
+
+def _require_distinct(columns: Sequence[str]) -> None:
+    """Require columns to be none of the answer's own, and each there once."""
     clash = sorted({*columns} & {*OWN})
     if clash:
         raise QueryError(
@@ -168,6 +185,7 @@ def answer_table(
     distances: NDArray[np.float32],
     keys: NDArray[np.int64],
     columns: Sequence[str],
+    schema: Schema,
     report: SearchReport,
     kept: Kept | None = None,
 ) -> pa.Table:
@@ -182,6 +200,7 @@ def answer_table(
         distances: (n,) float32.
         keys: (3, n) int64: rank of the file, row group and row offset.
         columns: to fetch.
+        schema: of the table's, that names them and has their types.
         report: of the answer.
         kept: returns columns of the rows that the index has them of.
     """
@@ -196,10 +215,10 @@ def answer_table(
     own = [array_of(query.astype(np.int32)), array_of(rank.astype(np.int32)), array_of(distances)]
     fields: tuple[pa.Field, ...] = ()
     if columns:
-        reader = ColumnReader(table, columns)
+        reader = ColumnReader(table, columns, schema)
         there, fetched = np.zeros(len(query), np.bool_), None
         if kept is not None:
-            there, fetched = kept(select(table, columns).fields)
+            there, fetched = kept(select(table, columns, schema).fields)
         if fetched is None or not there.all():
             rest = _read(reader, files, sizes, keys[:, ~there])
             fetched = rest if fetched is None else _in_order(there, fetched, rest)

@@ -10,10 +10,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.expressions import EqualTo
 from pyiceberg.expressions.literals import StringLiteral
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from puffin_ann.errors import ColumnNotFoundError, QueryError, RowNotFoundError
-from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.lake.catalog.tables import name_of, schema_of_snapshot
 from puffin_ann.lake.read.conditions.values import Beyond, fitted
 from puffin_ann.lake.read.data.column_chunks import ChunkReader, DataFile, RowGroup
 from puffin_ann.lake.read.data.columns import ColumnReader
@@ -43,7 +44,7 @@ class KeyedRow:
 
 
 def vector_of_row(index: Index, key: str, value: str) -> KeyedRow:
-    """Return the one live row whose key column has a value, in the index's snapshot.
+    """Return the one live row whose key column, as the index's snapshot names it, has a value.
 
     Raises:
         ColumnNotFoundError: no such column.
@@ -52,8 +53,9 @@ def vector_of_row(index: Index, key: str, value: str) -> KeyedRow:
     """
     table, where = index.table, f"{name_of(index.table)}: {key} = {value!r}"
     found: list[_Place] = []
-    reader = _reader_of(table, key)
-    for place in _find(table, index.view.snapshot_id, key, value, reader):
+    schema = schema_of_snapshot(table, index.view.snapshot_id)
+    reader = _reader_of(table, key, schema)
+    for place in _find(table, index.view.snapshot_id, schema, key, value, reader):
         found.append(place)
         if len(found) > 1:
             raise RowNotFoundError(f"{where}: more than one row has this key; use --vector")
@@ -117,25 +119,25 @@ def _vector(chunks: ChunkReader, place: _Place, index: Index) -> NDArray[np.floa
     return np.array(read.matrix[place.row_offset], np.float32)
 
 
-def _reader_of(table: Table, key: str) -> ColumnReader:
+def _reader_of(table: Table, key: str, schema: Schema) -> ColumnReader:
     """Return what reads a key's column."""
-    names = [field.name for field in table.schema().fields]
+    names = [field.name for field in schema.fields]
     if key not in names:
         raise ColumnNotFoundError(
             f"{name_of(table)} has no top-level column {key!r}; it has: {', '.join(names)}"
         )
-    return ColumnReader(table, [key])
+    return ColumnReader(table, [key], schema)
 
 
 def _find(
-    table: Table, snapshot_id: int, key: str, value: str, reader: ColumnReader
+    table: Table, snapshot_id: int, schema: Schema, key: str, value: str, reader: ColumnReader
 ) -> Iterator[_Place]:
     """Yield the places of the live rows with a key, from files that may hold it."""
     try:
-        wanted = fitted(StringLiteral(value), table.schema().find_type(key))
+        wanted = fitted(StringLiteral(value), schema.find_type(key))
         if isinstance(wanted, Beyond):
             return
-        may_hold = may_match(table, EqualTo(term=key, value=wanted))
+        may_hold = may_match(table, EqualTo(term=key, value=wanted), schema)
     except (ValueError, TypeError) as error:
         raise QueryError(f"{key}={value!r} cannot be looked up: {error}") from None
     files = live_files(table, snapshot_id, may_hold)

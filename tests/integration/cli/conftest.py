@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import pytest
 
 from puffin_ann.lifecycle.runtime.runners import InProcess
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 ABOVE = "60 rows, above build.approve_above.rows 50"
 

@@ -11,7 +11,7 @@ from puffin_ann.cli.main import run
 from puffin_ann.engines import links
 from puffin_ann.search.index import Index
 from puffin_ann.settings import settings
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 
 @pytest.fixture
@@ -109,11 +109,15 @@ def test_search_at_a_branch_or_tag(cli, keyed):
     ("arguments", "code", "message"),
     [
         (("--key", "word=w5", "--k", "0"), 2, "k is 0"),
-        (("--key", "word=w5", "--k", "60"), 2, "k is 60, but there are only 59 other live rows"),
+        (
+            ("--key", "word=w5", "--k", "60"),
+            2,
+            "k is 60, but only 59 other live rows can be answered; --al",
+        ),
         (
             ("--key", "word=w5", "--where", "id < 3"),
             2,
-            "only 3 other live rows that satisfy 'id < 3'",
+            "only 3 other live rows can be answered under the condition 'id < 3'",
         ),
         (("--key", "word=nothing"), 3, "no live row has this key"),
         (("--key", "color=red"), 3, "no top-level column 'color'"),
@@ -128,6 +132,21 @@ def test_search_at_a_branch_or_tag(cli, keyed):
         (("--key", "word=w5", "--ref", "main", "--snapshot", "7"), 2, "not both"),
         (("--key", "word=w5", "--columns", "id, word,id"), 2, "columns: 'id' named twice"),
         (("--key", "word=w5", "--k", "3", "--within", "0.5"), 2, "either --k"),
+        (
+            ("--key", "word=w5", "--within", "1", "--exhaustive"),
+            2,
+            "either --exhaustive, how to find the nearest rows, or --within",
+        ),
+        (
+            ("--key", "word=w5", "--within", "1", "--allow-fewer"),
+            2,
+            "either --allow-fewer, fewer rows than --k says, or --within",
+        ),
+        (
+            ("--key", "word=w5", "--k", "9", "--where", "id in (4, 5)"),
+            2,
+            "only 1 other live row can be answered under",
+        ),
         (("--key", "word=w5", "--width", "0"), 2, "width is 0; it must be at least 1"),
         (("--key", "word=w5", "--width", "-3"), 2, "width is -3; it must be at least 1"),
         (("--key", "word=w5", "--width", "1000000000000"), 2, "it must be at most 1048576"),
@@ -157,12 +176,12 @@ def test_more_neighbours_than_rows_are_refused_with_how_many_there_are(cli, keye
 def test_fewer_rows_are_shown_where_that_is_allowed(cli, keyed):
     few = ["--key", "word=w5", "--where", "id < 3", "--k", "9", "--json"]
     code, _, err = search(cli, *few)
-    assert (code, "only 3 other live rows that satisfy 'id < 3'" in err) == (2, True)
+    assert (code, "only 3 other live rows can be answered under the" in err) == (2, True)
     code, out, _ = search(cli, *few, "--allow-fewer")
     assert (code, len(json.loads(out)["answers"])) == (0, 3)
     none = ["--key", "word=w5", "--where", "id > 300"]
     code, _, err = search(cli, *none)
-    assert (code, "no other live rows that satisfy 'id > 300'" in err) == (2, True)
+    assert (code, "no other live rows can be answered under the" in err) == (2, True)
     assert "--allow-fewer" not in err
     code, out, _ = search(cli, *none, "--allow-fewer")
     assert (code, "no live row of snapshot" in out, "satisfies 'id > 300'" in out) == (
@@ -172,13 +191,36 @@ def test_fewer_rows_are_shown_where_that_is_allowed(cli, keyed):
     )
 
 
+def test_nothing_that_is_near_is_told_as_it_was_asked_for(cli, keyed, tmp_path):
+    snapshot = keyed.refresh().current_snapshot().snapshot_id
+    np.save(tmp_path / "q.npy", np.ones(builds.DIMENSION, np.float32))
+    of_vector, of_key = ("--vector", str(tmp_path / "q.npy")), ("--key", "word=w5")
+    for asked, told in (
+        ((*of_vector, "--within", "-1"), "no live row of snapshot {} is nearer than -1"),
+        ((*of_key, "--within", "1e-9"), "no other live row of snapshot {} is nearer than 1e-09"),
+        (
+            (*of_key, "--within", "1e-9", "--where", "id < 9"),
+            "no other live row of snapshot {} satisfies 'id < 9' and is nearer than 1e-09",
+        ),
+        (
+            (*of_key, "--where", "id = 5", "--allow-fewer"),
+            "no other live row of snapshot {} satisfies 'id = 5' and holds a usable vector",
+        ),
+        (
+            (*of_vector, "--where", "embedding is null", "--allow-fewer"),
+            "no live row of snapshot {} with a usable vector satisfies 'embedding is null'",
+        ),
+    ):
+        assert search(cli, *asked)[:2] == (0, told.format(snapshot) + "\n")
+
+
 def test_rows_outside_the_index_are_told_or_refused(cli, keyed):
     keyed.append(builds.rows([200, 201]))
     ask = ["--key", "word=w5", "--json", "--stale-policy"]
     code, _, err = search(cli, *ask, "warn")
     assert (code, "warning: 2 rows outside the index" in err) == (0, True)
     code, _, err = search(cli, *ask, "fail")
-    assert (code, "does not cover 2 rows in 1 data files" in err) == (4, True)
+    assert (code, "does not cover 2 rows in 1 data file " in err) == (4, True)
 
 
 def test_the_way_of_a_search_is_shown(cli, keyed):
@@ -380,3 +422,13 @@ def test_size_refuses_what_does_not_fit_a_table(options, said, cli, words):
     code, _, errors = cli("size", *options)
     assert code != 0
     assert said in errors
+
+
+def test_warm_tells_what_it_brought_and_what_was_there(cli, keyed):
+    shutil.rmtree(settings().cache_dir / "shards")  # of the build's gate
+    of_index = ("warm", "test.demo.words", builds.INDEX)
+    begins = f"index {builds.INDEX} of test.demo.words: "
+    code, out, _ = cli(*of_index)
+    assert (code, out.startswith(f"{begins}4 blobs brought, ")) == (0, True)
+    assert out.endswith(" bytes on disk\n")
+    assert cli(*of_index)[:2] == (0, f"{begins}nothing to bring: 4 blobs were there already\n")

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 TABLE = ("test.demo.words", builds.INDEX)
 

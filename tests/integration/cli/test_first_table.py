@@ -13,7 +13,7 @@ import pytest
 
 from puffin_ann.declaration import load_declaration
 from puffin_ann.lifecycle.declare.import_parquet import import_parquet
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 ROWS, DIMENSION = 400, 8
 

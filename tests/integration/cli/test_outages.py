@@ -55,9 +55,11 @@ from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.moments import now_ms
 from puffin_ann.search.version.versions import find_versions
 from puffin_ann.settings import settings
-from tests.support import builds, faulty_store, table_events
-from tests.support.faulty_store import CUT, FAULTS, SCHEME, STORE, Request, Weather
-from tests.support.tables import delete_positions
+from tests.support.lake import table_events
+from tests.support.lake.tables import delete_positions
+from tests.support.lifecycle import builds
+from tests.support.servers import faulty_store
+from tests.support.servers.faulty_store import CUT, FAULTS, SCHEME, STORE, Request, Weather
 
 DECLARED = builds.declaration(refresh={"min_rows": 1}, evaluate={"queries": 10})
 OTHER = builds.declaration(name="second")
@@ -79,13 +81,13 @@ def _lake(folder: Path, patch: pytest.MonkeyPatch):
         "TYPE": "sql",
         "URI": f"sqlite:///{live}/catalog.db",
         "WAREHOUSE": f"{SCHEME}://{live}/warehouse",
-        "PY_IO_IMPL": "tests.support.faulty_store.StoreIO",
+        "PY_IO_IMPL": "tests.support.servers.faulty_store.StoreIO",
     }.items():
         patch.setenv(f"PYICEBERG_CATALOG__TEST__{key}", value)
     patch.setenv("PUFFIN_ANN_CACHE_DIR", f"{folder}/cache")
     patch.setenv("PUFFIN_ANN_STORE_SECONDS", "0.01")
     patch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
-    patch.setitem(SCHEMA_TO_FILE_IO, SCHEME, ["tests.support.faulty_store.StoreIO"])
+    patch.setitem(SCHEMA_TO_FILE_IO, SCHEME, ["tests.support.servers.faulty_store.StoreIO"])
     for place, name in ((outages, "FIRST_WAIT_SECONDS"), (outages, "LONGEST_WAIT_SECONDS")):
         patch.setattr(place, name, 0.001)
     for place in (commit_index_file, statistics_slots):

@@ -16,7 +16,7 @@ from puffin_ann.lifecycle.runs.maintain import maintain
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.search.version.index_files import open_puffin
 from puffin_ann.settings import settings
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 TABLE = ("test.demo.words", builds.INDEX)
 

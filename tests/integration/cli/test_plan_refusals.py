@@ -9,7 +9,7 @@ from pyiceberg.types import DoubleType, FloatType, ListType, NestedField, String
 
 from puffin_ann.cli.main import run
 from puffin_ann.settings import settings
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 TABLE = ("test.demo.words", builds.INDEX)
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from puffin_ann.lake.read.data import column_chunks
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 QUERY = np.arange(1, 1 + builds.DIMENSION, dtype=np.float32)
 

@@ -27,7 +27,7 @@ from puffin_ann.lifecycle.runs.refresh import plan_refresh
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.settings import settings
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 SECRET = "Pl4ntedS3cret"
 """A part of every secret planted here, so that none is overlooked."""

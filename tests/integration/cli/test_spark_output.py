@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 SESSION = """
 import sys

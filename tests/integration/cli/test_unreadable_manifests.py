@@ -10,7 +10,7 @@ from puffin_ann.cli.main import run
 from puffin_ann.errors import DataFileError, EnvironmentProblemError, PuffinAnnError
 from puffin_ann.lake.read.files.live_files import files_of, load_manifest_list
 from puffin_ann.lifecycle.runs.doctor import doctor
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 
 def gone(path):

@@ -5,8 +5,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from puffin_ann.lake.commit import commit_index_file
-from tests.support import tables
-from tests.support.commits import Faulty
+from tests.support.lake import tables
+from tests.support.lifecycle.commits import Faulty
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from pyiceberg.exceptions import ValidationError as IcebergValidationError
 
 from puffin_ann.errors import UnsupportedTableError
 from puffin_ann.lake.catalog.tables import load_table
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 pytestmark = pytest.mark.slow
 

@@ -12,10 +12,12 @@ import pytest
 from pyiceberg.exceptions import BadRequestError, CommitFailedException
 
 from puffin_ann.moments import now_ms
-from tests.support import builds, spark_procedures, tagged_files
-from tests.support.lakes import plain
-from tests.support.orphans_by_name import remove_orphans_by_name
-from tests.support.tagged_files import files_of, tag_of
+from tests.support.indexes import tagged_files
+from tests.support.indexes.tagged_files import files_of, tag_of
+from tests.support.lake import spark_procedures
+from tests.support.lake.orphans_by_name import remove_orphans_by_name
+from tests.support.lifecycle import builds
+from tests.support.servers.lakes import plain
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

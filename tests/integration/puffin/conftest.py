@@ -1,6 +1,6 @@
 import pytest
 
-from tests.support import lakes
+from tests.support.servers import lakes
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from puffin_ann.lake.read.deletes.row_deletes import deleted_positions
 from puffin_ann.lake.read.files.live_files import live_files
 from puffin_ann.puffin import PuffinReader, PuffinWriter
 from puffin_ann.settings import settings
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 pytestmark = pytest.mark.slow
 

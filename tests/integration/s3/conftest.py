@@ -1,7 +1,7 @@
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from tests.support import object_store
+from tests.support.servers import object_store
 
 
 @pytest.fixture

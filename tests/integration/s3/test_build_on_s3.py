@@ -8,7 +8,8 @@ from pyiceberg.utils.config import Config
 from puffin_ann import open_index
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.settings import settings
-from tests.support import builds, object_store
+from tests.support.lifecycle import builds
+from tests.support.servers import object_store
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,10 @@ from puffin_ann.lifecycle.maintain.clean_location import clean_location
 from puffin_ann.lifecycle.publish.discard import discard_refused
 from puffin_ann.lifecycle.runs import build
 from puffin_ann.moments import now_ms
-from tests.support import builds, object_store, table_events
-from tests.support.other_catalogs import (
+from tests.support.lake import table_events
+from tests.support.lifecycle import builds
+from tests.support.servers import object_store
+from tests.support.servers.other_catalogs import (
     advised,
     assert_whole,
     catalog_beside,

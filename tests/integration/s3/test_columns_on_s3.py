@@ -9,8 +9,8 @@ from puffin_ann.lake.read.data.column_chunks import KEPT
 from puffin_ann.lake.read.data.columns import ColumnReader, DataFile
 from puffin_ann.lake.read.files.live_files import live_files
 from puffin_ann.settings import settings
-from tests.support import tables
-from tests.support.object_store import BUCKET, properties
+from tests.support.lake import tables
+from tests.support.servers.object_store import BUCKET, properties
 
 FILES = 3
 

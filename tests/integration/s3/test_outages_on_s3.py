@@ -12,8 +12,9 @@ from puffin_ann.lifecycle.report.status import status
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.search.version.versions import require_versions
 from puffin_ann.settings import settings
-from tests.support import builds, table_events
-from tests.support.object_store import properties
+from tests.support.lake import table_events
+from tests.support.lifecycle import builds
+from tests.support.servers.object_store import properties
 
 DECLARED = builds.declaration(refresh={"min_rows": 1})
 INDEX_FILES = r"/ann-words_index-[^/]*\.puffin"

@@ -15,7 +15,7 @@ from puffin_ann.lake.store import s3 as s3_module
 from puffin_ann.lake.store.assemble.compose import Assembly, Names
 from puffin_ann.lake.store.staging import Staging
 from puffin_ann.puffin import PuffinReader, PuffinWriter
-from tests.support.object_store import BUCKET, properties
+from tests.support.servers.object_store import BUCKET, properties
 
 pytestmark = pytest.mark.slow
 

@@ -18,9 +18,9 @@ from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.shards.opening import together
 from puffin_ann.search.version import index_files, index_version
 from puffin_ann.settings import settings
-from tests.support import builds, refreshes
-from tests.support.damage import forget_cache, report
-from tests.support.object_store import BUCKET, client, properties
+from tests.support.falsified.damage import forget_cache, report
+from tests.support.lifecycle import builds, refreshes
+from tests.support.servers.object_store import BUCKET, client, properties
 
 ROWS = 3_000
 INDEX_FILES = r"/ann-words_index-[^/]*\.puffin"

@@ -11,7 +11,7 @@ from puffin_ann.errors import StoreDeniedError
 from puffin_ann.lake.store import signed_once
 from puffin_ann.lake.store.ranges import Range, read_ranges
 from puffin_ann.lake.store.s3 import S3, ranges_of
-from tests.support.object_store import ACCESS_KEY, BUCKET, properties
+from tests.support.servers.object_store import ACCESS_KEY, BUCKET, properties
 
 TOKEN = "FwoGZXIvYXdzEBYaDH/3Ul+tok=="
 BROKEN_HEADERS = "206 Partial\r\nno header"

@@ -10,8 +10,8 @@ from puffin_ann import open_index
 from puffin_ann.errors import ColumnNotFoundError, DeclarationError, QueryError
 from puffin_ann.lifecycle.build.plan import assign_tasks
 from puffin_ann.lifecycle.report.status import status
-from tests.support import builds
-from tests.support.tables import delete_positions
+from tests.support.lake.tables import delete_positions
+from tests.support.lifecycle import builds
 
 QUERIES = np.random.default_rng(5).normal(size=(5, builds.DIMENSION)).astype(np.float32)
 METRICS = ["l2", "cosine", "ip"]

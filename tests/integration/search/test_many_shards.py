@@ -30,7 +30,7 @@ from puffin_ann.blobs.version.routing import ShardEntry
 from puffin_ann.puffin.streams import RangeSource
 from puffin_ann.puffin.writer import PuffinWriter
 from puffin_ann.search.version.index_version import load_version
-from tests.support.blob_samples import sample_routing
+from tests.support.indexes.blob_samples import sample_routing
 
 pytestmark = pytest.mark.long
 

@@ -8,7 +8,7 @@ import pytest
 from puffin_ann import open_index
 from puffin_ann.ann.exact import brute_force
 from puffin_ann.search.conditions.ways import Way
-from tests.support import builds
+from tests.support.lifecycle import builds
 from tests.support.paths import SAMPLE
 
 ROWS, QUERIES, TARGET = 12_000, 200, 0.95

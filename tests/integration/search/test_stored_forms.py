@@ -15,7 +15,7 @@ from puffin_ann.lake.read.data.column_chunks import KEPT
 from puffin_ann.lifecycle.refresh.remake_cells import remake_cells
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.search.version.versions import require_versions
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 QUERIES = np.random.default_rng(5).normal(size=(4, builds.DIMENSION)).astype(np.float32)
 FORMS = ["none", "int8", "float16"]

@@ -14,7 +14,7 @@ from airflow.sdk.execution_time.task_runner import _serialize_outlet_events
 from puffin_ann.airflow import index_asset
 from puffin_ann.errors import RecallTooLowError, SupersededError
 from puffin_ann.lifecycle.documents.run import PublishedVersion
-from tests.support.figures import FIGURES, LINEAGE
+from tests.support.lifecycle.figures import FIGURES, LINEAGE
 from tests.support.paths import ROOT
 from tests.unit.airflow.conftest import execute
 

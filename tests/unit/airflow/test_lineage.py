@@ -10,7 +10,7 @@ import pytest
 
 from puffin_ann.airflow.operators.publish import PublishOperator
 from puffin_ann.declaration import load_declaration
-from tests.support.figures import LINEAGE
+from tests.support.lifecycle.figures import LINEAGE
 
 
 @pytest.fixture

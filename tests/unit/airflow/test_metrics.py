@@ -13,7 +13,7 @@ from puffin_ann.airflow import metrics
 from puffin_ann.declaration import load_declaration
 from puffin_ann.errors import DamagedIndexError
 from puffin_ann.lifecycle.documents.run import PlanPointer
-from tests.support.figures import FIGURES, LINEAGE, LOW
+from tests.support.lifecycle.figures import FIGURES, LINEAGE, LOW
 from tests.support.paths import ROOT
 
 PLANNED = {

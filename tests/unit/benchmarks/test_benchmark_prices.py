@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.data import DataSet
 from benchmarks.prices import UPDATES, Hour, bytes_anew, hold_to_oracle, rows_of, told
-from tests.support.tables import open_catalog
+from tests.support.lake.tables import open_catalog
 
 VECTORS = np.arange(40, dtype=np.float32).reshape(20, 2)
 DATA = DataSet("glove-100d", VECTORS, VECTORS[:1], np.zeros((1, 10), np.int64))

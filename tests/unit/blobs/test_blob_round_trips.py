@@ -11,8 +11,8 @@ from pyroaring import BitMap
 from puffin_ann.blobs.shards import graph, rows
 from puffin_ann.blobs.version import coverage, routing, tombstones
 from puffin_ann.errors import BlobFormatError, LocalCopyError
-from tests.support import rows_v1_writer
-from tests.support.blob_samples import (
+from tests.support.indexes import rows_v1_writer
+from tests.support.indexes.blob_samples import (
     same,
     sample_coverage,
     sample_graph,

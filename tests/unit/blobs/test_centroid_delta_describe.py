@@ -13,7 +13,7 @@ from puffin_ann.blobs.encoding.container import ContainerReader
 from puffin_ann.blobs.shards import columns, delta, graph, hnsw, ivf, rows, rows_v1
 from puffin_ann.blobs.version import centroid, routing
 from puffin_ann.errors import BlobFormatError, FormatError
-from tests.support.blob_samples import (
+from tests.support.indexes.blob_samples import (
     SAMPLES,
     same,
     sample_apart,

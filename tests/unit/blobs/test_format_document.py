@@ -13,7 +13,7 @@ from puffin_ann.blobs.encoding.container import ContainerReader
 from puffin_ann.blobs.shards import delta, graph, hnsw, rows
 from puffin_ann.blobs.version import centroid, routing
 from puffin_ann.puffin import footer, limits
-from tests.support.blob_samples import SAMPLES, sample_rows, sample_wider, written
+from tests.support.indexes.blob_samples import SAMPLES, sample_rows, sample_wider, written
 from tests.support.paths import ROOT
 
 DOCUMENT = (ROOT / "docs" / "format.md").read_text()

@@ -16,8 +16,8 @@ from puffin_ann.blobs.describe import OURS
 from puffin_ann.blobs.shards import columns, delta, graph, hnsw, ivf, rows, rows_v1
 from puffin_ann.blobs.version import coverage, directory, partitions, routing
 from puffin_ann.puffin import PuffinReader, PuffinWriter
-from tests.support import rows_v1_writer
-from tests.support.blob_samples import (
+from tests.support.indexes import rows_v1_writer
+from tests.support.indexes.blob_samples import (
     LONG_ROWS,
     SAMPLES,
     VALUES,

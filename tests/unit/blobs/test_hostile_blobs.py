@@ -15,25 +15,7 @@ from puffin_ann.blobs.changes import column_changes, coverage_changes, tombstone
 from puffin_ann.blobs.encoding import bitmaps, kernels, strings
 from puffin_ann.blobs.shards import columns, delta, graph, hnsw, ivf, rows, rows_v1
 from puffin_ann.blobs.version import centroid, coverage, directory, partitions, routing, tombstones
-from tests.support import rows_v1_writer
-from tests.support.blob_samples import (
-    same,
-    sample_centroids,
-    sample_column_changes,
-    sample_columns,
-    sample_coverage,
-    sample_coverage_changes,
-    sample_delta,
-    sample_directory,
-    sample_graph,
-    sample_hnsw,
-    sample_ivf,
-    sample_routing,
-    sample_rows,
-    sample_tombstone_changes,
-    written,
-)
-from tests.support.checked_decoders import (
+from tests.support.falsified.checked_decoders import (
     read_centroid,
     read_column_changes,
     read_columns,
@@ -50,8 +32,26 @@ from tests.support.checked_decoders import (
     read_tombstone_changes,
     read_tombstones,
 )
-from tests.support.decoding_limits import Trial
-from tests.support.mutation import mutate, mutate_sealed, mutate_table, sections_of
+from tests.support.falsified.decoding_limits import Trial
+from tests.support.falsified.mutation import mutate, mutate_sealed, mutate_table, sections_of
+from tests.support.indexes import rows_v1_writer
+from tests.support.indexes.blob_samples import (
+    same,
+    sample_centroids,
+    sample_column_changes,
+    sample_columns,
+    sample_coverage,
+    sample_coverage_changes,
+    sample_delta,
+    sample_directory,
+    sample_graph,
+    sample_hnsw,
+    sample_ivf,
+    sample_routing,
+    sample_rows,
+    sample_tombstone_changes,
+    written,
+)
 
 NAMING, CELL_BYTES = routing.split(sample_routing())
 

@@ -24,9 +24,9 @@ from puffin_ann.errors import (
     OutputLimitError,
     UnsupportedVersionError,
 )
-from tests.support import rows_v1_writer
-from tests.support.blob_samples import sample_graph, sample_routing, sample_rows, written
-from tests.support.mutation import assemble, sections_of
+from tests.support.falsified.mutation import assemble, sections_of
+from tests.support.indexes import rows_v1_writer
+from tests.support.indexes.blob_samples import sample_graph, sample_routing, sample_rows, written
 
 MEMORY = 8 << 20
 

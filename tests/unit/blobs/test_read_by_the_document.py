@@ -10,7 +10,7 @@ import pytest
 import zstandard
 
 from puffin_ann.blobs.shards import graph, hnsw, ivf, rows, rows_v1
-from tests.support.blob_samples import LONG_ROWS, VALUES
+from tests.support.indexes.blob_samples import LONG_ROWS, VALUES
 from tests.support.paths import GOLDEN
 
 FILE_OF = {

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from puffin_ann.blobs.shards import graph
-from tests.support.blob_samples import sample_graph, written
+from tests.support.indexes.blob_samples import sample_graph, written
 
 
 def calls_of_unpacking(rows: int, folder: Path) -> int:

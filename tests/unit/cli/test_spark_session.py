@@ -6,7 +6,7 @@ import pytest
 
 from puffin_ann.cli import spark_session
 from puffin_ann.errors import EnvironmentProblemError, PuffinAnnError
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 
 def test_what_an_interrupt_broke_off_is_not_logged(caplog):

@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support.indexes.shard_checks import assert_answers_are_sound, nearest, opened, recall
 from tests.support.paths import SAMPLE
-from tests.support.shard_checks import assert_answers_are_sound, nearest, opened, recall
 
 ROWS, QUERIES, K = 12_000, 150, 10
 WIDTHS = [10, 24, 60, 150, 400, 1000]

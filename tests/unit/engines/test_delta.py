@@ -8,7 +8,12 @@ import pytest
 
 from puffin_ann.engines.delta import COMPARED_ROWS, DELTA
 from puffin_ann.errors import BlobFormatError, FormatError, LocalCopyError
-from tests.support.shard_checks import METRIC_NAMES, assert_answers_are_sound, nearest, recall
+from tests.support.indexes.shard_checks import (
+    METRIC_NAMES,
+    assert_answers_are_sound,
+    nearest,
+    recall,
+)
 
 
 def normal(n, d, seed=0):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from puffin_ann.engines import engine
 from puffin_ann.errors import DeclarationError, QueryError
-from tests.support.shard_checks import (
+from tests.support.indexes.shard_checks import (
     METRIC_NAMES,
     assert_answers_are_sound,
     nearest,

@@ -7,7 +7,12 @@ import pytest
 
 from puffin_ann.engines import engine
 from puffin_ann.errors import BlobFormatError
-from tests.support.shard_checks import METRIC_NAMES, assert_answers_are_sound, nearest, recall
+from tests.support.indexes.shard_checks import (
+    METRIC_NAMES,
+    assert_answers_are_sound,
+    nearest,
+    recall,
+)
 
 ALGORITHMS = ["exact", "ivf_pq", "hnsw", "vamana"]
 

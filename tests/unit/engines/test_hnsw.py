@@ -16,14 +16,14 @@ from puffin_ann.ann.hnsw.layers import first_lists, list_layers
 from puffin_ann.blobs.shards import hnsw as hnsw_blob
 from puffin_ann.engines import engine
 from puffin_ann.errors import BlobFormatError, FormatError
-from tests.support.paths import ROOT
-from tests.support.shard_checks import (
+from tests.support.indexes.shard_checks import (
     METRIC_NAMES,
     assert_answers_are_sound,
     nearest,
     opened,
     recall,
 )
+from tests.support.paths import ROOT
 
 ENGINE = engine("hnsw")
 
@@ -339,7 +339,7 @@ SPOIL = """
 import io, random, sys, tempfile
 from pathlib import Path
 import numpy as np
-from tests.support.mutation import mutate, mutate_sealed, sections_of
+from tests.support.falsified.mutation import mutate, mutate_sealed, sections_of
 from puffin_ann.engines import engine
 from puffin_ann.errors import PuffinAnnError
 

@@ -13,7 +13,7 @@ from puffin_ann.ann.simd import vectors as simd
 from puffin_ann.blobs.shards import ivf as ivf_blob
 from puffin_ann.engines import engine, ivf_unpacked
 from puffin_ann.errors import BlobFormatError, DeclarationError, LocalCopyError
-from tests.support.shard_checks import (
+from tests.support.indexes.shard_checks import (
     METRIC_NAMES,
     assert_answers_are_sound,
     nearest,

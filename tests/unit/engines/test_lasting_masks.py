@@ -12,9 +12,9 @@ from puffin_ann.ann.graph.arguments import Adjacency, Space
 from puffin_ann.ann.graph.live_lists import Effort, choose
 from puffin_ann.ann.vamana.packed import layout
 from puffin_ann.ann.vamana.several import Several
+from tests.support.indexes.several_graphs import ask_together
+from tests.support.indexes.shard_checks import assert_answers_are_sound, nearest, opened, recall
 from tests.support.paths import SAMPLE
-from tests.support.several_graphs import ask_together
-from tests.support.shard_checks import assert_answers_are_sound, nearest, opened, recall
 
 ROWS, QUERIES, K = 6_000, 100, 10
 WIDTHS = [10, 24, 60, 150, 400]

@@ -195,6 +195,19 @@ def test_damaged_machine_code_is_compiled_again(tmp_path, name):
     assert run("use", **kept) == (0, "")
 
 
+def test_a_folder_of_kernels_that_is_not_there_is_told_where_they_are_compiled(tmp_path):
+    compiled, said = run("use", NUMBA_CACHE_DIR=tmp_path, PUFFIN_ANN_KERNELS_DIR="/nope")
+    assert (compiled, "there is no folder /nope, which PUFFIN_ANN_KERNELS_DIR na" in said) == (
+        1,
+        True,
+    )
+    (tmp_path / "made").mkdir()
+    compiled, said = run(
+        "use", NUMBA_CACHE_DIR=tmp_path / "2", PUFFIN_ANN_KERNELS_DIR=tmp_path / "made"
+    )
+    assert (compiled, "kernels are compiled" in said, "no folder" in said) == (1, True, False)
+
+
 def test_where_kernels_cannot_be_kept_they_are_still_compiled(made_up, monkeypatch, caplog):
     def full(*_):
         raise OSError(28, "No space left on device")

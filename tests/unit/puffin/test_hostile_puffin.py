@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from puffin_ann.errors import FormatError, OutputLimitError, PuffinFormatError
 from puffin_ann.puffin import PuffinReader, PuffinWriter
 from puffin_ann.puffin.codecs import CODECS
-from tests.support.decoding_limits import Trial
-from tests.support.mutation import mutate
+from tests.support.falsified.decoding_limits import Trial
+from tests.support.falsified.mutation import mutate
 
 LIMIT = 1 << 20
 

@@ -174,7 +174,7 @@ def spark_defaults() -> dict[str, str]:
 
 
 def test_catalog_and_store_have_the_versions_of_the_tests():
-    jars = (ROOT / "tests" / "support" / "jars.txt").read_text()
+    jars = (ROOT / "tests" / "support" / "servers" / "jars.txt").read_text()
     iceberg = re.search(r"^org.apache.iceberg:iceberg-core:([\d.]+)$", jars, re.MULTILINE)[1]
     assert SERVICES["catalog"]["image"].endswith(f":{iceberg}")
     lock = (ROOT / "requirements.lock").read_text()

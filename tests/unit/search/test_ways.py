@@ -11,8 +11,8 @@ from puffin_ann.ann.core.types import HORIZON, SEEN, THROUGH
 from puffin_ann.ann.exact import brute_force
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.shards.reach import Reach
-from tests.support.blob_samples import sample_routing
-from tests.support.shard_checks import opened
+from tests.support.indexes.blob_samples import sample_routing
+from tests.support.indexes.shard_checks import opened
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.integers(1, 12), st.floats(0.0, 1.0))

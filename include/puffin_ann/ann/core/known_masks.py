@@ -19,7 +19,7 @@ class KnownMask:
     Attributes:
         owner: the mask, or what it is a view of.
         live: how many rows it leaves.
-        made: what `LastingMasks` made for it; None as long as there is nothing.
+        made: what was made for it, by `LastingMasks` where there are; None as long as nothing was.
         queries: how many came with it, as `LastingMasks` counts them.
         is_decided: whether it was begun, or will not be.
         is_settled: whether nothing is made from now on: it was, or will not be.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from puffin_ann.ann.core import blas
 from puffin_ann.ann.core.metrics import METRICS, Metric, frozen
 from puffin_ann.ann.exact import kernels_scan as kernels
-from puffin_ann.ann.exact.byte_rows import ByteQueries, ByteRows
+from puffin_ann.ann.exact.byte_rows import ByteQueries, ByteRows, bits_of
 from puffin_ann.ann.exact.kernels_coding import BLOCK
 from puffin_ann.errors import QueryError
 
@@ -37,6 +37,7 @@ def search(
     allowed: NDArray[np.bool_] | None = None,
     squares: NDArray[np.float64] | None = None,
     coded: ByteRows | None = None,
+    bits: NDArray[np.uint16] | None = None,
     within: NDArray[np.float32] | None = None,
     threads: int = 1,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -56,6 +57,7 @@ def search(
             that whoever searches the same vectors again keeps them.
         coded: the same rows by a byte a number, of the same metric; they are read first, and those
             rows alone as they are that may be answered.
+        bits: `bits_of` those allowed, for whoever searches with the same again and again.
         within: `(q,) float32`, distances beyond which rows are not wanted: they may be left out.
         threads: threads to use.
 
@@ -71,7 +73,9 @@ def search(
     _check(queries, vectors, k, allowed)
     known = unknown_squares(len(vectors)) if squares is None else squares
     least, mask, queries = min(k, len(vectors)), _mask(allowed), frozen(queries)
-    asked = None if coded is None else ByteQueries.of(coded, queries, mask, within)
+    if bits is None and len(mask):
+        bits = None if coded is None else bits_of(mask)
+    asked = None if coded is None else ByteQueries.of(coded, queries, bits, within)
     job = _Job(metric, queries, vectors, least, mask, known, asked)
     parts = max(1, min(threads, len(vectors) // ROWS_WORTH_A_THREAD))
     cuts = [len(vectors) * part // parts // BLOCK * BLOCK for part in range(parts)]

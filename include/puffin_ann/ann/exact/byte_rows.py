@@ -64,7 +64,7 @@ class ByteRows:
         doubt = float(sides[:, coding.DOUBT].max(initial=0.0))
         if not largest < LARGE or not doubt < np.inf:
             return None
-        bits, longest = _bits(np.ones(rows, np.bool_)), float(np.sqrt(largest))
+        bits, longest = bits_of(np.ones(rows, np.bool_)), float(np.sqrt(largest))
         return cls(metric, vectors, codes, sides, bits, longest, doubt)
 
 
@@ -93,7 +93,7 @@ class ByteQueries:
         cls,
         rows: ByteRows,
         queries: NDArray[np.float32],
-        allowed: NDArray[np.bool_],
+        bits: NDArray[np.uint16] | None,
         within: NDArray[np.float32] | None = None,
     ) -> "ByteQueries | None":
         """Code queries, or tell that one is too long for what is computed of it.
@@ -101,7 +101,7 @@ class ByteQueries:
         Args:
             rows: that they will be compared with.
             queries: (q, d) float32, finite.
-            allowed: (n,) bool, the rows that may be answered; empty if all may.
+            bits: `bits_of` the rows that may be answered; None if all may.
             within: (q,) float32, distances beyond which rows are not wanted; None: all are.
         """
         taken = -(-len(queries) // products.TILE) * products.TILE
@@ -112,8 +112,8 @@ class ByteQueries:
         if not square < LARGE or not square * rows.longest**2 < LARGE_PRODUCT:
             return None
         near = np.full(len(queries), np.inf) if within is None else within
-        bits = _bits(allowed) if len(allowed) else rows.bits
-        return cls(rows, queries, words, asked, bits, np.ascontiguousarray(near, np.float32))
+        near = np.ascontiguousarray(near, np.float32)
+        return cls(rows, queries, words, asked, rows.bits if bits is None else bits, near)
 
     def offer(
         self, rows: tuple[int, int], heaps: NDArray[np.uint64], sizes: NDArray[np.int64]
@@ -167,7 +167,7 @@ def size_of_codes(rows: int, dimension: int) -> int:
     return blocks * BLOCK * 4 * (groups + coding.SIDES)
 
 
-def _bits(allowed: NDArray[np.bool_]) -> NDArray[np.uint16]:
+def bits_of(allowed: NDArray[np.bool_]) -> NDArray[np.uint16]:
     """Return the bits of the rows of each block, (b,), that may be answered, of (n,) bool."""
     packed = np.zeros(-(-len(allowed) // BLOCK) * (BLOCK // 8), np.uint8)
     some = np.packbits(allowed, bitorder="little")

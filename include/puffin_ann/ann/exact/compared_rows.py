@@ -8,10 +8,11 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.core.known_masks import KnownMasks
 from puffin_ann.ann.core.metrics import Metric
 from puffin_ann.ann.core.types import Answers
 from puffin_ann.ann.exact import brute_force
-from puffin_ann.ann.exact.byte_rows import ByteRows, size_of_codes
+from puffin_ann.ann.exact.byte_rows import ByteRows, bits_of, size_of_codes
 from puffin_ann.ann.exact.kernels_products import HAS_DOTS
 from puffin_ann.settings import settings
 
@@ -71,14 +72,18 @@ class ComparedRows:
     Args:
         vectors: as above.
         metric: as above.
+        are_copied: whether they were copied for queries to come, so that they are coded at once.
     """
 
-    def __init__(self, vectors: NDArray[np.float32], metric: Metric) -> None:
+    def __init__(
+        self, vectors: NDArray[np.float32], metric: Metric, *, are_copied: bool = False
+    ) -> None:
         self.vectors, self.metric = vectors, metric
         self._squares = brute_force.unknown_squares(len(vectors))
         self._coded: ByteRows | None = None
         self._may_be_coded = _may_be_coded(*vectors.shape)
-        self._asked, self._lock = 0.0, threading.Lock()
+        self._asked, self._lock = _asked_of_copies() if are_copied else 0.0, threading.Lock()
+        self._masks = KnownMasks()
 
     @property
     def size(self) -> int:
@@ -109,22 +114,41 @@ class ComparedRows:
         queries: NDArray[np.float32],
         k: int,
         *,
-        allowed: NDArray[np.bool_] | None = None,
+        excluded: NDArray[np.uint8] | None = None,
         within: NDArray[np.float32] | None = None,
         threads: int = 1,
     ) -> Answers:
-        """Return the k nearest rows of each query, exactly; see `brute_force.search`."""
+        """Return the k nearest rows of each query, exactly; see `brute_force.search`.
+
+        Args:
+            queries: (q, d) float32, finite.
+            k: neighbours.
+            excluded: (n,) uint8, non-zero for rows that may not be answered; None if all may. Not
+                to be changed while it is in use: what is made of it is kept as long as it is.
+            within: (q,) float32, distances beyond which rows are not wanted.
+            threads: to use.
+        """
+        coded = self._codes_for(len(queries))
         return brute_force.search(
             queries,
             self.vectors,
             k,
             self.metric,
-            allowed=allowed,
+            allowed=None if excluded is None else excluded == 0,
             squares=self._squares,
-            coded=self._codes_for(len(queries)),
+            coded=coded,
+            bits=None if excluded is None or coded is None else self._bits_of(excluded),
             within=within,
             threads=threads,
         )
+
+    def _bits_of(self, excluded: NDArray[np.uint8]) -> NDArray[np.uint16]:
+        """Return the `bits_of` the rows that a mask leaves."""
+        known = self._masks.of(excluded)
+        if known.made is None:
+            known.made = bits_of(excluded == 0)
+        bits: NDArray[np.uint16] = known.made
+        return bits
 
     def _codes_for(self, queries: int) -> ByteRows | None:
         """Return the rows by their codes, if so many queries are answered sooner by them."""
@@ -153,9 +177,11 @@ class ComparedRows:
         self._may_be_coded = self._coded is not None
 
 
-def coding_of_new(rows: int, dimension: int, queries: int) -> Coding:
-    """Return the coding of rows once so many queries have asked at once, before any other did."""
-    return _coding_after(0.0, queries) if _may_be_coded(rows, dimension) else Coding.NEVER
+def coding_of_copies(rows: int, dimension: int, queries: int) -> Coding:
+    """Return the coding of copied rows once so many queries asked at once, before any other did."""
+    if not _may_be_coded(rows, dimension):
+        return Coding.NEVER
+    return _coding_after(_asked_of_copies(), queries)
 
 
 def codes_bytes(rows: int, dimension: int) -> int:
@@ -177,6 +203,11 @@ def _coding_after(asked: float, queries: int) -> Coding:
     is_by_codes = HAS_DOTS or queries <= MOST_QUERIES
     is_worth_it = is_by_codes and asked + _weight(queries) > WORTH_CODING
     return Coding.DONE if is_worth_it else Coding.LATER
+
+
+def _asked_of_copies() -> float:
+    """Return what the queries count that copies are made for."""
+    return WORTH_CODING if HAS_DOTS else 0.0  # else to code is not weighed with copying them
 
 
 def _weight(queries: int) -> float:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import BinaryIO, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +16,7 @@ from puffin_ann.errors import (
     OutputLimitError,
     PuffinAnnError,
 )
+from puffin_ann.lake.read.parquet_streams import StreamedParquetFile
 from puffin_ann.lake.store.objects import locating, open_object
 from puffin_ann.lake.store.outages import (
     is_missing,
@@ -99,16 +100,17 @@ def open_parquet(io: FileIO, path: str, what: str = "data file") -> pq.ParquetFi
 
     Raises as `reading` does.
     """
-    # Column chunks of a row group come in few large requests instead of page by page.
-    return patiently_reading(path, lambda: pq.ParquetFile(_stream(io, path), pre_buffer=True), what)
+    return patiently_reading(path, lambda: _opened(io, path), what)
 
 
-def _stream(io: FileIO, path: str) -> Any:
-    """Open a file for Arrow's reader: by Arrow itself where it can, without a thread of Python."""
+def _opened(io: FileIO, path: str) -> pq.ParquetFile:
+    """Open a file by Arrow itself where it can, without a thread of Python."""
     if not isinstance(io, PyArrowFileIO):
-        return open_object(io, path)
+        return StreamedParquetFile(cast(BinaryIO, open_object(io, path)))
     with locating(path):
-        return io.new_input(path).open()
+        stream = io.new_input(path).open()
+    # Column chunks that are near each other in a row group come in one request.
+    return pq.ParquetFile(stream, pre_buffer=True)
 
 
 def _is_of_a_decoder(error: BaseException) -> bool:

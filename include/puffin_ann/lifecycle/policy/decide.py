@@ -11,6 +11,7 @@ window: a refresh of an unchanged table publishes nothing.
 
 from collections.abc import Iterable, Sequence
 
+from puffin_ann.counts import counted
 from puffin_ann.declaration import CENTROID, EXACT, IndexDeclaration, seconds_of
 from puffin_ann.lifecycle.policy import cost as estimate
 from puffin_ann.lifecycle.policy.cost import Cost
@@ -265,7 +266,9 @@ def _new_delta(
     absorbed = [*forced, *(absorbable(rows, rest) if absorbs else ())]
     rows = expected.new + expected.live_in(absorbed)
     cost = estimate.new_delta(state, rows)
-    reason = f"{expected.new:,} rows added" if change.rows_added else _why_delta(state, due)
+    reason = (
+        f"{counted(expected.new, 'row')} added" if change.rows_added else _why_delta(state, due)
+    )
     if expected.matches:
         reason += f", if the {expected.relocated:,} others were only relocated"
     return DeltaAction(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from puffin_ann.counts import counted
 from puffin_ann.declaration import SHAPING, IndexDeclaration
 from puffin_ann.foreign_json import parse
 from puffin_ann.lifecycle.policy.decision import DeltaAction, ShardAction
@@ -46,7 +47,8 @@ def _rows_changed(state: IndexState, change: Change) -> str:
     if not change.live_rows:
         return f"no row is live any more {since}"
     counts = ((change.rows_added, "added"), (change.rows_gone, "removed"))
-    return " and ".join(f"{count:,} rows {verb}" for count, verb in counts if count) + f" {since}"
+    told = (f"{counted(count, 'row')} {verb}" for count, verb in counts if count)
+    return f"{' and '.join(told)} {since}"
 
 
 def _repairs(state: IndexState, change: Change) -> list[str]:
@@ -58,7 +60,7 @@ def _repairs(state: IndexState, change: Change) -> list[str]:
     why = state.unreadable[min(state.unreadable)]
     return [
         *repairs,
-        f"make shard {numbers} again of {change.rows_lost:,} rows that are read from the table, "
+        f"make shard {numbers} again of {counted(change.rows_lost, 'row')} read from the table, "
         f"since it cannot be read: {why}",
     ]
 
@@ -82,31 +84,31 @@ def _actions(
     remapped = sum(shard.action == "remap" for shard in shards)
     if remapped:
         actions.append(
-            f"identify them, and remap those that were only relocated, in {_shards(remapped)}"
+            "identify them, and remap those that were only relocated, in "
+            f"{counted(remapped, 'shard')}"
         )
     masked = sum(shard.action == "mask" for shard in shards)
     if masked:
-        actions.append(f"mask them in {_shards(masked)}")
+        actions.append(f"mask them in {counted(masked, 'shard')}")
     if delta is not None and (delta.rows or not state.unreadable):
-        actions.append(_delta(delta))
+        actions.append(_delta(delta, change))
     if not shards:
-        actions.append(
-            f"centroids of {change.files_added:,} files are added, {change.files_gone:,} leave"
-        )
+        added = f"centroids of {counted(change.files_added, 'file')} are added"
+        actions.append(f"{added}, {change.files_gone:,} leave")
     return actions
 
 
-def _delta(delta: DeltaAction) -> str:
+def _delta(delta: DeltaAction, change: Change) -> str:
+    """Say what becomes a delta; which rows are new is known once they are read, and not before."""
     absorbed = (
         f", in place of {', '.join(map(str, delta.absorbed))} as well" if delta.absorbed else ""
     )
+    if not delta.rows and change.rows_added:
+        return f"those that are new become delta {delta.shard_id}{absorbed}"
     if not delta.rows:
         return f"no row is expected in a delta{absorbed}"
-    return f"{delta.rows:,} rows become delta {delta.shard_id}{absorbed}"
-
-
-def _shards(count: int) -> str:
-    return f"{count} shard{'s' if count != 1 else ''}"
+    become = "becomes" if delta.rows == 1 else "become"
+    return f"{counted(delta.rows, 'row')} {become} delta {delta.shard_id}{absorbed}"
 
 
 def spoken_seconds(seconds: float) -> str:

@@ -46,6 +46,7 @@ class AllowedRows:
         rows_to_scan: live rows outside the index that are allowed.
         sifted: how queries fared whose nearest rows were sifted.
         asked: queries under the condition so far.
+        settled: those of them that were sifted for less than comparing copies takes.
         decisions: which ways were found to cost least.
     """
 
@@ -74,7 +75,7 @@ class AllowedRows:
             rows[path] if where is ALL else len(where) for path, where in self.scanned.items()
         )
         self.sifted = Sifted()
-        self.asked = 0
+        self.asked = self.settled = 0
         self.decisions = Decisions()
         self._shards = KeptShards()
         self._gathered: Gathered | None = None
@@ -84,6 +85,26 @@ class AllowedRows:
     def rows(self) -> int:
         """Live rows that are allowed, in the index and outside of it."""
         return self.rows_answered + self.rows_to_scan
+
+    @property
+    def share(self) -> float:
+        """Share of the rows in the index that may be answered, at most 1."""
+        return min(1.0, self.rows_answered / max(1, self._version.vectors))
+
+    @property
+    def sharing(self) -> int:
+        """Queries among which it is dealt out to copy rows: copies would have served them.
+
+        Those are counted that asked so far, and as many that are to come: how long something has
+        gone on is all there is to tell how long it will.
+        """
+        return 2 * (self.asked - self.settled)
+
+    @property
+    def skips_rows(self) -> bool:
+        """Tell whether rows of covered files are allowed that hold no usable vector."""
+        skipped = self._version.coverage.columns.skipped
+        return any(_both(bits, self._positions[place]) for place, bits in skipped.items())
 
     def of_file(self, place: int) -> Positions:
         """Return the positions in a covered file that are allowed, live or not.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.exact.compared_rows import Coding, coding_of_new
+from puffin_ann.ann.exact.compared_rows import Coding, coding_of_copies
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.paces import Work, learn, pace
 
@@ -62,7 +62,7 @@ def of_copies(
         coding: of the copies, before and after this search; None if there are none yet.
     """
     once = 0.0 if coding else copying(rows, dimension, shards)
-    before, after = coding or (Coding.LATER, coding_of_new(rows, dimension, queries))
+    before, after = coding or (Coding.LATER, coding_of_copies(rows, dimension, queries))
     by_codes = after is Coding.DONE
     if by_codes and before is not Coding.DONE:
         once += ways.CODED * rows * dimension

@@ -65,7 +65,8 @@ class Gathered:
         metric = METRICS[some[0].engine.metric]
         shards = np.repeat(np.array([part.shard_id for part in some], np.int64), counts)
         ordinals = np.concatenate([part.ordinals for part in some])
-        return cls(ComparedRows(vectors, metric), keys[:, order], shards[order], ordinals[order])
+        rows = ComparedRows(vectors, metric, are_copied=True)
+        return cls(rows, keys[:, order], shards[order], ordinals[order])
 
     @cached_property
     def size(self) -> int:

@@ -137,7 +137,8 @@ class ShardRows:
         began, ordinals = perf_counter(), self.ordinals
         vectors = np.ascontiguousarray(shard.vectors(ordinals))
         note_copying(vectors, 1, perf_counter() - began)
-        gathered = _Copied(np.append(ordinals, -1), ComparedRows(vectors, METRICS[shard.metric]))
+        rows = ComparedRows(vectors, METRICS[shard.metric], are_copied=True)
+        gathered = _Copied(np.append(ordinals, -1), rows)
         if vectors.nbytes <= GATHERED_BYTES:
             self._gathered = gathered
             self._tell()

@@ -175,7 +175,8 @@ class Explanation:
         ways_expected: seconds that each way through all shards was expected to take, the way taken
             among them; empty where none had to be chosen. To copy and code rows is dealt out among
             `queries_sharing`.
-        queries_sharing: queries that have asked under the condition so far, with these.
+        queries_sharing: queries that have asked under the condition so far, with these, but for
+            those that were sifted for less than comparing copies takes; and as many to come.
         shards: that were searched, those that were asked again after those asked before.
         shards_left_out: how many were not, since they are far from every query.
         files_compared: data files whose rows were compared, by their centroids; None of an index

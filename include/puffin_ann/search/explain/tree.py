@@ -80,9 +80,10 @@ def _index(told: Explanation) -> Branch:
     below = list(map(_shard, told.shards))
     if told.ways_expected:
         ways = [Branch(text) for text in _expected(told.ways_expected)]
-        sharing = told.queries_sharing
-        asked = f"{sharing} queries" if sharing != 1 else "1 query"
-        title = f"ways through all shards, as expected; copies and codes shared by {asked} so far"
+        title = (
+            "ways through all shards, as expected; copies and codes for "
+            f"{told.queries_sharing} queries, half to come"
+        )
         below.insert(0, Branch(title, ways))
     if any(way.estimated_seconds is not None for way in told.shards):
         below += map(Branch, _what_is_expected(told.shards))

@@ -53,7 +53,7 @@ def kept_values(
 
     Args:
         kept: what the version keeps.
-        fields: columns as the table has them now.
+        fields: columns as the snapshot has them.
         rows: that are asked for.
 
     Raises:

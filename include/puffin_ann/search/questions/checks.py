@@ -8,6 +8,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from puffin_ann.ann.core.memmap import as_asked
+from puffin_ann.counts import counted
 from puffin_ann.errors import QueryError, StaleIndexError
 from puffin_ann.settings import StalePolicy
 
@@ -20,6 +21,9 @@ MOST_WIDTH = 1 << 20
 
 MOST_PROBED = 1 << 31
 """More cells, or data files, than any index has: to probe more is to probe all."""
+
+_NO_NUMBERS = {"b": "true and false", "U": "text", "S": "text"}
+"""By kind of an array: what NumPy would make numbers of."""
 
 _FRESHNESS, _POLICIES = get_args(Freshness), get_args(StalePolicy)
 
@@ -61,8 +65,11 @@ def _as_float32(queries: ArrayLike) -> NDArray[np.float32]:
     try:
         if np.iscomplexobj(queries):
             raise QueryError("queries are complex numbers; give real ones")
+        given = np.asarray(queries)
+        if given.dtype.kind in _NO_NUMBERS:
+            raise QueryError(f"queries are {_NO_NUMBERS[given.dtype.kind]}; give numbers")
         with np.errstate(over="ignore"):
-            return np.ascontiguousarray(queries, dtype=np.float32)
+            return np.ascontiguousarray(given, dtype=np.float32)
     except (TypeError, ValueError, OverflowError) as error:
         raise QueryError(f"queries are not numbers of one dimension: {error}") from None
 
@@ -107,8 +114,8 @@ def heed_scan(
     if policy == "scan":
         return
     uncovered = (
-        f"index {index!r} of {table} does not cover {rows} rows in {files} data files of snapshot "
-        f"{snapshot_id}"
+        f"index {index!r} of {table} does not cover {counted(rows, 'row')} in "
+        f"{counted(files, 'data file')} of snapshot {snapshot_id}"
     )
     refresh = f"'puffin-ann refresh {index}' takes them in"
     if policy == "warn":

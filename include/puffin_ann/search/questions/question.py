@@ -1,11 +1,12 @@
 """What is asked of an index, whichever of its versions answers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from puffin_ann.counts import counted
 from puffin_ann.errors import QueryError
 from puffin_ann.lake.read.conditions.text import quoted
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
@@ -17,7 +18,7 @@ from puffin_ann.search.questions.checks import (
     count_zeros,
     heed_scan,
 )
-from puffin_ann.search.results import check_columns
+from puffin_ann.search.results import checked_columns
 from puffin_ann.search.version.snapshot_view import SnapshotView
 from puffin_ann.settings import StalePolicy
 
@@ -50,7 +51,7 @@ class Question:
         metric: str,
         index: str,
         *,
-        columns: Sequence[str],
+        columns: Iterable[str],
         freshness: Freshness,
         policy: StalePolicy,
         allow_fewer: bool = False,
@@ -71,13 +72,11 @@ class Question:
             QueryError: it cannot be asked.
         """
         batch = checked_queries(queries, dimension, index)
-        if isinstance(columns, str | bytes):  # a sequence, too: of letters
-            raise QueryError(f"columns is {columns!r}; it takes a list of names: [{columns!r}]")
-        check_columns(columns)
+        names = checked_columns(columns)
         checked_freshness(freshness)
         checked_stale_policy(policy)
         zeros = count_zeros(batch, metric, index)
-        return cls(batch, columns, freshness, policy, allow_fewer, zeros)
+        return cls(batch, names, freshness, policy, allow_fewer, zeros)
 
     def rows_to_scan(self, view: SnapshotView, allowed: AllowedRows | None) -> int:
         """Return how many rows outside the index are compared.
@@ -133,10 +132,8 @@ class Question:
         live = covered + scanned
         if k > live and not self.allow_fewer:
             found = covered + (count_scanned() if scanned else 0)
-            if found < live:
-                raise _too_few_vectors(k, found, allowed, view)
-            what = "are live" if allowed is None else f"satisfy {_told(allowed)}"
-            raise _too_few(k, live, what, view)
+            skips = view.rows_skipped > 0 if allowed is None else allowed.skips_rows
+            raise self._too_few(k, found, view, allowed, unusable=skips or found < live)
         return max(1, min(int(k), live))
 
     def check_found(
@@ -155,27 +152,39 @@ class Question:
             QueryError: there are fewer, and must not be.
         """
         if found < len(self.batch) * wanted and not self.allow_fewer:
-            raise _too_few_vectors(k, found // len(self.batch), allowed, view)
+            there = found // len(self.batch)
+            raise self._too_few(k, there, view, allowed, unusable=True)
 
+    def _too_few(
+        self, k: int, rows: int, view: SnapshotView, allowed: AllowedRows | None, *, unusable: bool
+    ) -> QueryError:
+        """Return what tells that so many rows can be answered, and what each of them is.
 
-def _told(allowed: AllowedRows) -> str:
-    return f"the condition {quoted(allowed.condition.text)}"
-
-
-def _too_few_vectors(
-    k: int, rows: int, allowed: AllowedRows | None, view: SnapshotView
-) -> QueryError:
-    also = "" if allowed is None else f"satisfy {_told(allowed)} and "
-    return _too_few(k, rows, f"{also}hold vectors", view)
-
-
-def _too_few(k: int, rows: int, what: str, view: SnapshotView) -> QueryError:
-    if not rows:
+        Args:
+            k: neighbours asked for.
+            rows: that there are.
+            view: as for `rows_to_scan`.
+            allowed: as for `rows_to_scan`.
+            unusable: whether there are others, but for what they hold as a vector.
+        """
+        one = rows == 1
+        outside = view.rows_to_scan if allowed is None else allowed.rows_to_scan
+        is_ = []
+        if allowed is not None:
+            told = quoted(allowed.condition.text)
+            is_.append(f"{'satisfies' if one else 'satisfy'} the condition {told}")
+        if outside and self.freshness == "indexed":
+            is_.append(f"{'is' if one else 'are'} in the index")
+        if unusable:
+            is_.append("holds a usable vector" if one else "hold usable vectors")
+        what = " and ".join(is_) or f"{'is' if one else 'are'} live"
+        if not rows:
+            return QueryError(
+                f"k is {k}, but no rows {what} in snapshot {view.snapshot_id}: there are none to "
+                "answer"
+            )
         return QueryError(
-            f"k is {k}, but no rows {what} in snapshot {view.snapshot_id}: there are none to answer"
+            f"k is {k}, but only {counted(rows, 'row')} {what} in snapshot {view.snapshot_id}; ask "
+            f"for at most {rows}, or pass allow_fewer=True, --allow-fewer on the command line, to "
+            "get those there are"
         )
-    return QueryError(
-        f"k is {k}, but only {rows} rows {what} in snapshot {view.snapshot_id}; ask for at most "
-        f"{rows}, or pass allow_fewer=True, --allow-fewer on the command line, to get those there "
-        "are"
-    )

@@ -74,7 +74,7 @@ class Among:
             tuple[list[Source], int],
         ],
     ) -> None:
-        self._rows, self._shards = version.vectors, len(version.routing.shards)
+        self._shards = len(version.routing.shards)
         # Packed nodes are sifted while they are walked: only what may be answered is listed.
         self._lists_all = version.routing.algorithm != "vamana"
         self._routes, self._costs, self._reach = routes, costs, reach
@@ -93,13 +93,13 @@ class Among:
             allowed: the only rows that may be answered.
             is_told: to sift, whatever it costs.
         """
-        share = min(1.0, allowed.rows_answered / max(1, self._rows))
+        share = allowed.share
         asked = _Asked(self, queries, wanted, allowed, share)
         recorder = current()
         if recorder is not None and share and not is_told:
             enter("weigh the ways")
             recorder.ways_expected = asked.ways_expected()
-            recorder.queries_sharing = allowed.asked
+            recorder.queries_sharing = allowed.sharing
             enter("search the index")
         if not share or not (is_told or asked.may_pay()):
             return self._search(queries, *wanted, allowed)
@@ -176,11 +176,23 @@ class _Asked:
         sources, sights = self._sift_apart(asked, share) if found is None else found
         distances = np.concatenate([source.distances for source in sources], axis=1)
         enough = ways.is_enough(distances, sights[:, HORIZON], self._wanted.k)
+        enough &= ways.are_even(sights, self._share)
         sifted, short = self._allowed.sifted, asked & ~enough
         sifted.add_rows(*_seen(sights))
         if short.any():
             sifted.add_short(*_seen(sights[short]))
+        if self._copies_lose(share):
+            self._allowed.settled += int(np.count_nonzero(enough & asked))
         return sources, enough
+
+    def _copies_lose(self, share: float) -> bool:
+        """Tell whether queries that are sifted so lose nothing by rows not being copied."""
+        costs, allowed, queries = self._among._costs, self._allowed, len(self._queries)
+        return allowed.decisions.of(
+            ("lose", self._key),
+            allowed.asked,
+            lambda: costs.copies_lose(self._effort(share), allowed, queries),
+        )
 
     def search(self, left: Vectors) -> list[Source]:
         """Answer queries otherwise."""

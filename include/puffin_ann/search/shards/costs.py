@@ -64,6 +64,18 @@ class Costs:
         for width, rows in efforts:
             yield self._sifted(width, rows, allowed, queries, other) < other
 
+    def copies_lose(self, effort: tuple[float, float], allowed: AllowedRows, queries: int) -> bool:
+        """Tell whether to sift costs less than to compare rows that were copied before.
+
+        Args:
+            effort: see `sifting_pays`, as for those below.
+            allowed: see above.
+            queries: see above.
+        """
+        routing = self._routing
+        copies = ways.compared(allowed.rows_answered, routing.dimension, queries, math.inf)
+        return ways.sifted(routing.algorithm, routing.dimension, *effort, queries) < copies
+
     def comparing_pays(
         self, allowed: AllowedRows, queries: int, *, fits: bool, is_told: bool
     ) -> bool:
@@ -147,7 +159,7 @@ class Costs:
 
     def _near(self, allowed: AllowedRows) -> float:
         """Return the share of the rows near a query to expect that may be answered."""
-        return allowed.sifted.near(min(1.0, allowed.rows_answered / max(1, self._rows)))
+        return allowed.sifted.near(allowed.share)
 
     def _sifted(
         self, width: float, rows: float, allowed: AllowedRows, queries: int, other: float
@@ -162,12 +174,12 @@ class Costs:
     ) -> tuple[float, float, float]:
         """Return the seconds of a query: rows compared together, in place, or others masked."""
         routing = self._routing
-        of_all = min(1.0, allowed.rows_answered / max(1, self._rows))
+        of_all = allowed.share
         near = allowed.sifted.near_short(of_all)
         least = ways.passing(of_all, near)
         shards = len(routing.graph_ids)
         wide = max(routing.search_width, least) * shards
-        sharing = allowed.asked if allowed.gathered is None else math.inf
+        sharing = allowed.sharing if allowed.gathered is None else math.inf
         rows, dimension = allowed.rows_answered, routing.dimension
         masked = ways.masked(routing.algorithm, dimension, wide, max(share, of_all), near, queries)
         each = shards / max(1, queries)
@@ -175,7 +187,7 @@ class Costs:
         return (
             ways.compared(rows, dimension, queries, sharing),
             ways.compared_in_place(
-                beside, self._rows, dimension, queries, self._coding(), allowed.asked
+                beside, self._rows, dimension, queries, self._coding(), allowed.sharing
             )
             + ways.CALLED_TO_COMPARE * each,
             masked + ways.CALLED * each,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.array_files import load_array
 from puffin_ann.blobs.shards.rows import Rows
-from puffin_ann.errors import BlobFormatError
+from puffin_ann.errors import BlobFormatError, LocalCopyError
 from puffin_ann.lake.read.diff.coverage_diff import ALL, Positions
 from puffin_ann.search.merge import LocatorKeys
 
@@ -180,12 +180,22 @@ class Locators:
         Args:
             ranks: of the covered files.
             ordinals: of any shape; the files of these rows are covered.
+
+        Raises:
+            LocalCopyError: they were when the shard was opened, and what is mapped says otherwise.
         """
-        return (
-            ranks[self.files[self.places[ordinals]]],
-            self.row_groups[ordinals].astype(np.int64),
-            self.offsets[ordinals].astype(np.int64),
-        )
+        try:
+            return (
+                ranks[self.files[self.places[ordinals]]],
+                self.row_groups[ordinals].astype(np.int64),
+                self.offsets[ordinals].astype(np.int64),
+            )
+        except IndexError:
+            raise LocalCopyError(
+                "the copy of a shard in the local cache was changed while it was open: it names a "
+                "data file that the index does not cover; open the index again, which checks the "
+                "copy and unpacks the shard again"
+            ) from None
 
     def masked(self, masked: MaskedRows) -> NDArray[np.bool_] | None:
         """Return (n,) bool, the rows that are masked; None if none is.

@@ -99,6 +99,11 @@ class SnapshotView:
     changed: Difference
 
     @property
+    def rows_skipped(self) -> int:
+        """Live rows of covered files that are not indexed: they hold no usable vector."""
+        return self.live_rows - self.rows_answered - self.rows_to_scan
+
+    @property
     def cost(self) -> int:
         """Rows to mask and scan: the version with the fewest serves a snapshot best."""
         return self.rows_masked + self.rows_to_scan

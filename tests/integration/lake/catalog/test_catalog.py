@@ -20,7 +20,7 @@ from puffin_ann.lake.catalog import tables as catalogs
 from puffin_ann.lake.catalog import timeouts
 from puffin_ann.lake.catalog.tables import load_table, name_of, reload_table, snapshot
 from puffin_ann.settings import settings
-from tests.support import tables
+from tests.support.lake import tables
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from puffin_ann.errors import CatalogUnavailableError
 from puffin_ann.lake.catalog import sqlite
 from puffin_ann.lake.catalog.sqlite import SqliteCatalog, path_of
 from puffin_ann.lake.catalog.tables import load_table
-from tests.support import tables
+from tests.support.lake import tables
 
 ESCAPED = "sqlite:///{}/a%20b%2525/catalog.db"
 

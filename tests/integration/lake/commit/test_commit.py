@@ -14,8 +14,8 @@ from puffin_ann.lake.commit.attempt import Published
 from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lake.metadata.registered import find_registered
 from puffin_ann.lake.read.files.live_files import live_files
-from tests.support import tables
-from tests.support.commits import CONTENT, head, put, send
+from tests.support.lake import tables
+from tests.support.lifecycle.commits import CONTENT, head, put, send
 
 
 def test_publishing_is_one_commit_that_leaves_main_as_it_is(table: Table) -> None:

@@ -12,8 +12,15 @@ from puffin_ann.errors import (
     ConflictError,
 )
 from puffin_ann.lake.commit.attempt import Published
-from tests.support import tables
-from tests.support.commits import head, is_published, manifest_lists, other_handle, race, send
+from tests.support.lake import tables
+from tests.support.lifecycle.commits import (
+    head,
+    is_published,
+    manifest_lists,
+    other_handle,
+    race,
+    send,
+)
 
 
 @pytest.mark.parametrize("change", ["append", "overwrite", "delete"])

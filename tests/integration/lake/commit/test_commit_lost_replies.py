@@ -11,8 +11,8 @@ from puffin_ann.errors import (
     UnclearCommitError,
 )
 from puffin_ann.lake.commit import commit_index_file
-from tests.support import tables
-from tests.support.commits import (
+from tests.support.lake import tables
+from tests.support.lifecycle.commits import (
     head,
     is_published,
     lost_reply,

@@ -32,7 +32,7 @@ from puffin_ann.lake.read.data.column_chunks import KEPT, Kept
 from puffin_ann.lake.read.data.columns import ColumnReader, DataFile, RowGroup, read_rows
 from puffin_ann.lake.read.files.live_files import live_files
 from puffin_ann.settings import settings
-from tests.support import tables
+from tests.support.lake import tables
 
 
 @pytest.fixture

@@ -10,9 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from puffin_ann.lake.read.files.live_files import live_files
-from tests.support import builds, publications, tables
-from tests.support.equality_scans import read_equality_deletes
-from tests.support.spark_changes import COPY_ON_WRITE, MERGE_ON_READ, REWRITES, ROW_CHANGES
+from tests.support.lake import tables
+from tests.support.lake.equality_scans import read_equality_deletes
+from tests.support.lake.spark_changes import COPY_ON_WRITE, MERGE_ON_READ, REWRITES, ROW_CHANGES
+from tests.support.lifecycle import builds, publications
 
 pytestmark = pytest.mark.slow
 

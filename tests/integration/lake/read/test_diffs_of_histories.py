@@ -23,8 +23,8 @@ from puffin_ann.lake.read.diff.coverage_diff import (
 from puffin_ann.lake.read.diff.manifest_diff import changes
 from puffin_ann.lake.read.files.live_files import LiveFile, live_files, load_manifest_list
 from puffin_ann.lake.read.files.manifests import read_manifest
-from tests.support import tables
-from tests.support.former_modes import commit_index_snapshot
+from tests.support.indexes.former_modes import commit_index_snapshot
+from tests.support.lake import tables
 
 
 def covered(table: Table, snapshot_id: int) -> list[Covered]:

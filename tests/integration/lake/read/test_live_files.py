@@ -21,7 +21,7 @@ from puffin_ann.lake.read.data.vector_column import table_vector_column
 from puffin_ann.lake.read.deletes.row_deletes import deleted_positions
 from puffin_ann.lake.read.files.live_files import LiveFile, live_files
 from puffin_ann.puffin.writer import PuffinWriter
-from tests.support import tables
+from tests.support.lake import tables
 
 
 def seen_ids(table: Table, snapshot_id: int | None = None) -> list[int]:

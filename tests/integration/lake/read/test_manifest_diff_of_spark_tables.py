@@ -8,8 +8,8 @@ from puffin_ann.lake.read.deletes.row_deletes import deleted_positions
 from puffin_ann.lake.read.diff.coverage_diff import Covered, CoveredColumns, difference
 from puffin_ann.lake.read.diff.manifest_diff import changes
 from puffin_ann.lake.read.files.live_files import live_files, load_manifest_list
-from tests.support import builds
-from tests.support.spark_changes import MERGE_ON_READ, REWRITES, ROW_CHANGES
+from tests.support.lake.spark_changes import MERGE_ON_READ, REWRITES, ROW_CHANGES
+from tests.support.lifecycle import builds
 
 pytestmark = pytest.mark.slow
 

@@ -29,7 +29,7 @@ from puffin_ann.lake.read.data.parquet import (
 )
 from puffin_ann.lake.read.data.vector_column import table_vector_column, vector_column
 from puffin_ann.lake.read.files.live_files import live_files
-from tests.support import tables
+from tests.support.lake import tables
 
 
 @pytest.fixture

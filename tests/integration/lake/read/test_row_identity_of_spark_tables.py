@@ -12,7 +12,7 @@ from puffin_ann.lake.read.deletes.row_deletes import deleted_positions
 from puffin_ann.lake.read.files.live_files import live_files
 from puffin_ann.lake.read.identity.row_identity import hash_rows, match_identities
 from puffin_ann.lake.read.identity.row_lineage import row_lineage
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ from puffin_ann.lifecycle.report.status import as_text, status
 from puffin_ann.lifecycle.runs import build
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.lifecycle.runtime.workspace import Workspace
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 QUERIES = np.random.default_rng(5).normal(size=(6, builds.DIMENSION)).astype(np.float32)
 

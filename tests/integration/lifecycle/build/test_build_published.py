@@ -14,7 +14,7 @@ from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.evaluate import ground_truth
 from puffin_ann.lifecycle.report.status import status
 from puffin_ann.lifecycle.runs import build, publish
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 QUERIES = np.random.default_rng(5).normal(size=(6, builds.DIMENSION)).astype(np.float32)
 

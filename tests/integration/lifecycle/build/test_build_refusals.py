@@ -10,7 +10,7 @@ from puffin_ann.errors import (
     UnsupportedColumnError,
 )
 from puffin_ann.lifecycle.runs import build
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 KEY_OF_LISTS = "key of index 'words_index': column 'embedding' of test.demo.words.*list<float>"
 

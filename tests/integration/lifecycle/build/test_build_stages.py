@@ -17,8 +17,8 @@ from puffin_ann.lifecycle.runtime import progress
 from puffin_ann.lifecycle.runtime.progress import Meter
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.lifecycle.runtime.workspace import Workspace
-from tests.support import builds
-from tests.support.publications import runs_published
+from tests.support.lifecycle import builds
+from tests.support.lifecycle.publications import runs_published
 
 
 def test_every_stage_can_be_run_twice_and_publishes_once(words):

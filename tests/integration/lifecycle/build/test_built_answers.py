@@ -14,7 +14,7 @@ from puffin_ann.errors import (
 )
 from puffin_ann.search.questions.checks import MOST_WIDTH
 from puffin_ann.settings import settings
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 QUERIES = np.random.default_rng(5).normal(size=(6, builds.DIMENSION)).astype(np.float32)
 
@@ -94,7 +94,7 @@ def test_bad_searches_are_named(words):
         (QUERIES, 1.5, "k is 1.5"),
         (QUERIES, 61, "k is 61, but only 60 rows are live"),
         (QUERIES[:, :7], 5, r"shape \(6, 7\).*\(n, 8\)"),
-        ([["a"] * 8], 5, "not numbers"),
+        ([["a"] * 8], 5, "queries are text; give numbers"),
         ([[1j] * 8], 5, "complex numbers"),
         ([[0.5] * 8, [1.0]], 5, "not numbers of one dimension"),
         ([[float("nan")] * 8], 5, "query 0 holds a NaN"),

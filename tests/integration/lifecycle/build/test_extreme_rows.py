@@ -7,7 +7,7 @@ import pytest
 from puffin_ann import open_index
 from puffin_ann.errors import QueryError, TooFewRowsError
 from puffin_ann.lake.read.data.vectors import LARGEST_NORM
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 DIRECTIONS = np.random.default_rng(3).normal(size=(80, builds.DIMENSION))
 DIRECTIONS /= np.linalg.norm(DIRECTIONS, axis=1, keepdims=True)

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from puffin_ann import open_index
-from tests.support import builds, refreshes
+from tests.support.lifecycle import builds, refreshes
 from tests.support.paths import ROOT
 
 QUERIES = np.random.default_rng(5).normal(size=(2, builds.DIMENSION)).astype(np.float32)
@@ -25,7 +25,7 @@ from pyiceberg.catalog import load_catalog
 from puffin_ann.cli.spark_session import on_spark
 from puffin_ann.declaration import load_declaration
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 declared = load_declaration(Path(sys.argv[1]))
 with on_spark(declared, "local[2]") as runner:

@@ -1,7 +1,7 @@
 """When a build has something to do, and for which rows and parameters."""
 
 from puffin_ann.lifecycle.report.status import status
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 
 def test_a_second_build_of_the_same_rows_publishes_nothing(words):

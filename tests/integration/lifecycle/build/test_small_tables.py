@@ -9,7 +9,7 @@ from puffin_ann.errors import (
 )
 from puffin_ann.lifecycle.runs import build, evaluate, maintain, publish, refresh
 from puffin_ann.lifecycle.runtime import leases
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 
 @pytest.mark.parametrize("algorithm", ["vamana", "exact"])

@@ -13,8 +13,8 @@ from puffin_ann.lifecycle.runs.evaluate import plan_evaluation
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.search.open_index import open_index
-from tests.support import builds
-from tests.support.tables import delete_positions
+from tests.support.lake.tables import delete_positions
+from tests.support.lifecycle import builds
 
 torn = pytest.mark.parametrize("left", [b"", bytes(300), b'{"kind": "refre'])
 

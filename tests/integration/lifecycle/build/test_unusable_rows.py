@@ -10,7 +10,7 @@ from puffin_ann.errors import (
     QueryError,
 )
 from puffin_ann.lifecycle.report.status import status
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 QUERIES = np.random.default_rng(5).normal(size=(6, builds.DIMENSION)).astype(np.float32)
 
@@ -89,5 +89,5 @@ def test_rows_that_turn_out_to_hold_no_vector_are_missed_as_deleted_ones_are(wor
         assert len(index.search(QUERIES, 60, exhaustive=exhaustive)) == 6 * 60
         fewer = index.search(QUERIES, 62, exhaustive=exhaustive, allow_fewer=True)
         assert len(fewer) == 6 * 60
-        with pytest.raises(QueryError, match=r"only 60 rows hold vectors.* most 60"):
+        with pytest.raises(QueryError, match=r"only 60 rows hold usable vectors.* most 60"):
             index.search(QUERIES, 62, exhaustive=exhaustive)

@@ -14,7 +14,8 @@ from puffin_ann.lifecycle.runs import build, publish
 from puffin_ann.lifecycle.runs.evaluate import plan_evaluation
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runtime.runners import InProcess
-from tests.support import builds, table_events
+from tests.support.lake import table_events
+from tests.support.lifecycle import builds
 
 STAGES = ("train", "assign", "build", "gate", "publish")
 

@@ -15,7 +15,7 @@ from puffin_ann.lifecycle.runs import evaluate
 from puffin_ann.lifecycle.runs.evaluate import plan_evaluation
 from puffin_ann.lifecycle.runtime import leases
 from puffin_ann.lifecycle.runtime.runners import InProcess
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 DECLARED = builds.declaration(evaluate={"queries": 20})
 TABLE = DECLARED.table

@@ -6,7 +6,7 @@ import pytest
 from puffin_ann import open_index
 from puffin_ann.lifecycle.build import gate
 from puffin_ann.lifecycle.evaluate import measure, tune
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 QUERIES = np.random.default_rng(5).normal(size=(50, builds.DIMENSION)).astype(np.float32)
 

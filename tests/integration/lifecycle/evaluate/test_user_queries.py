@@ -10,7 +10,7 @@ from puffin_ann import open_index
 from puffin_ann.cli.main import run
 from puffin_ann.errors import QueryError, RecallTooLowError, TooFewRowsError
 from puffin_ann.lifecycle.evaluate.user_queries import Tried, describe_searches, try_searches
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 K, TARGET = 10, 0.9
 

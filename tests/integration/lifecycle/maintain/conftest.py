@@ -1,6 +1,6 @@
 import pytest
 
-from tests.support.other_catalogs import catalog_beside, commit, publish_versions, register
+from tests.support.servers.other_catalogs import catalog_beside, commit, publish_versions, register
 
 
 @pytest.fixture

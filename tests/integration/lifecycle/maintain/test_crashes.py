@@ -17,11 +17,11 @@ from puffin_ann.lake.store.listing import canonical
 from puffin_ann.lifecycle.maintain.clean import clean
 from puffin_ann.lifecycle.versions.inventory import take_inventory
 from puffin_ann.settings import settings
-from tests.support import crashing_runs
-from tests.support.crashed_table import DECLARED, INDEX, LATER_MS, TABLE, CrashedTable
-from tests.support.crashing_runs import KILLED, Ended
-from tests.support.equality_scans import read_equality_deletes
-from tests.support.other_catalogs import advised
+from tests.support.lake.equality_scans import read_equality_deletes
+from tests.support.lifecycle import crashing_runs
+from tests.support.lifecycle.crashed_table import DECLARED, INDEX, LATER_MS, TABLE, CrashedTable
+from tests.support.lifecycle.crashing_runs import KILLED, Ended
+from tests.support.servers.other_catalogs import advised
 
 LAYERED = DECLARED.model_copy(update={"refresh": RefreshOptions(min_rows=0, delta_ratio=1.0)})
 """Added rows stay in deltas for long: a merge writes all shards again."""

@@ -19,8 +19,9 @@ from puffin_ann.lifecycle.report.status import status
 from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.moments import now_ms
-from tests.support import builds, object_store
+from tests.support.lifecycle import builds
 from tests.support.paths import GOLDEN
+from tests.support.servers import object_store
 
 pytestmark = pytest.mark.slow
 

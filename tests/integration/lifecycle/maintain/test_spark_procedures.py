@@ -21,9 +21,8 @@ from puffin_ann.lifecycle.runs import publish
 from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runtime.runners import InProcess
-from tests.support import builds, table_events
-from tests.support.lakes import plain
-from tests.support.spark_procedures import (
+from tests.support.lake import table_events
+from tests.support.lake.spark_procedures import (
     analyse,
     delete_rows,
     expire,
@@ -31,6 +30,8 @@ from tests.support.spark_procedures import (
     rewrite_data,
     rewrite_manifests,
 )
+from tests.support.lifecycle import builds
+from tests.support.servers.lakes import plain
 
 pytestmark = pytest.mark.slow
 

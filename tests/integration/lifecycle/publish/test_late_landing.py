@@ -7,8 +7,8 @@ from puffin_ann.lake.commit import commit_index_file
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.runs.doctor import doctor
-from tests.support import builds, publications
-from tests.support.spark_procedures import expire
+from tests.support.lake.spark_procedures import expire
+from tests.support.lifecycle import builds, publications
 
 pytestmark = pytest.mark.slow
 

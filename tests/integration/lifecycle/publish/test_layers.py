@@ -27,9 +27,11 @@ from puffin_ann.lifecycle.versions.index_state import bytes_of
 from puffin_ann.search.version import versions
 from puffin_ann.search.version.versions import all_index_names, find_versions
 from puffin_ann.settings import settings
-from tests.support import builds, damage, refreshes, table_events
-from tests.support.tables import delete_positions
-from tests.support.tagged_versions import later, published, tagged_files
+from tests.support.falsified import damage
+from tests.support.indexes.tagged_versions import later, published, tagged_files
+from tests.support.lake import table_events
+from tests.support.lake.tables import delete_positions
+from tests.support.lifecycle import builds, refreshes
 
 pytestmark = pytest.mark.usefixtures("layered")
 

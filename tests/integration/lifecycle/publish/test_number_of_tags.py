@@ -18,8 +18,9 @@ from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.moments import now_ms
 from puffin_ann.search.version.versions import find_versions
-from tests.support import builds, refreshes, table_events
-from tests.support.tagged_versions import DAY_MS, later, published, tagged_files
+from tests.support.indexes.tagged_versions import DAY_MS, later, published, tagged_files
+from tests.support.lake import table_events
+from tests.support.lifecycle import builds, refreshes
 
 pytestmark = pytest.mark.usefixtures("layered")
 

@@ -7,8 +7,9 @@ from puffin_ann.errors import UnclearCommitError
 from puffin_ann.lake.commit import commit_index_file, tagged_snapshot
 from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lifecycle.runs import build as planning
-from tests.support import builds, publications, table_events
-from tests.support.tagged_versions import main, published
+from tests.support.indexes.tagged_versions import main, published
+from tests.support.lake import table_events
+from tests.support.lifecycle import builds, publications
 
 
 def last_number(table) -> int:

@@ -3,7 +3,7 @@
 import pytest
 
 from puffin_ann.lifecycle.runs import build, publish
-from tests.support import builds, publications
+from tests.support.lifecycle import builds, publications
 
 pytestmark = pytest.mark.slow
 

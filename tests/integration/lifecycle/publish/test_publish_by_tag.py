@@ -19,8 +19,9 @@ from puffin_ann.lifecycle.runs import build as planning
 from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.search.version.versions import find_versions
-from tests.support import builds, publications, refreshes, spark_procedures, table_events
-from tests.support.tagged_versions import indexes_in, later, main, published, tagged_files
+from tests.support.indexes.tagged_versions import indexes_in, later, main, published, tagged_files
+from tests.support.lake import spark_procedures, table_events
+from tests.support.lifecycle import builds, publications, refreshes
 
 
 def test_nothing_comes_upon_main(words):

@@ -4,8 +4,8 @@ import pytest
 from pyiceberg.table.snapshots import Operation
 
 from puffin_ann.lake.metadata.own_tags import own_tags
-from tests.support import builds, publications
-from tests.support.publications import overtake
+from tests.support.lifecycle import builds, publications
+from tests.support.lifecycle.publications import overtake
 
 pytestmark = pytest.mark.slow
 

@@ -4,8 +4,8 @@ import pytest
 
 from puffin_ann.errors import UnclearCommitError
 from puffin_ann.lake.commit import commit_index_file
-from tests.support import builds, publications
-from tests.support import catalog_proxy as faults
+from tests.support.lifecycle import builds, publications
+from tests.support.servers import catalog_proxy as faults
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ from puffin_ann.lifecycle.report.status import status
 from puffin_ann.lifecycle.runs import build
 from puffin_ann.lifecycle.runs.publish import publish
 from puffin_ann.lifecycle.runtime.workspace import Workspace
-from tests.support import builds
-from tests.support.publications import runs_published
+from tests.support.lifecycle import builds
+from tests.support.lifecycle.publications import runs_published
 
 QUERIES = np.random.default_rng(3).normal(size=(4, builds.DIMENSION)).astype(np.float32)
 

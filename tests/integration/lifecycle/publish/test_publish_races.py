@@ -10,7 +10,7 @@ from puffin_ann.lake.commit import commit_index_file
 from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lifecycle.documents.run import PlanPointer
 from puffin_ann.lifecycle.publish.assemble import was_published
-from tests.support import builds, publications
+from tests.support.lifecycle import builds, publications
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,8 @@ from puffin_ann.lake.commit import commit_index_file
 from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.runs import build
 from puffin_ann.puffin import PuffinReader
-from tests.support import builds, publications, table_events
+from tests.support.lake import table_events
+from tests.support.lifecycle import builds, publications
 
 pytestmark = pytest.mark.slow
 
@@ -154,7 +155,7 @@ def test_statistics_written_between_our_look_and_our_commit_are_not_overwritten(
 
 
 def test_statistics_written_while_the_file_is_assembled_are_carried(lake, monkeypatch):
-    from tests.support.publications import overtake
+    from tests.support.lifecycle.publications import overtake
 
     table = lake.create(builds.rows(range(40)))
     base = table.current_snapshot().snapshot_id

@@ -9,8 +9,9 @@ from puffin_ann.lake.commit import attempt as attempts
 from puffin_ann.lake.commit import commit_index_file, statistics_slots
 from puffin_ann.lake.commit.statistics_slots import slots
 from puffin_ann.lifecycle.runs.doctor import doctor
-from tests.support import builds, table_events
-from tests.support.tagged_versions import indexes_in, published
+from tests.support.indexes.tagged_versions import indexes_in, published
+from tests.support.lake import table_events
+from tests.support.lifecycle import builds
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.blobs.shards import rows as rows_blob
 from puffin_ann.engines import engine
 from puffin_ann.search.version.versions import open_puffin
-from tests.support import builds
-from tests.support.refreshes import (
+from tests.support.lifecycle import builds
+from tests.support.lifecycle.refreshes import (
     compact,
     declared,
     delete_merge_on_read,

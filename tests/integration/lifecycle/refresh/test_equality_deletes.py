@@ -11,9 +11,9 @@ from puffin_ann.lake.read.deletes.row_deletes import deleted_positions
 from puffin_ann.lake.read.files.live_files import live_files
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.search.row_by_key import vector_of_row
-from tests.support import builds
-from tests.support.refreshes import QUERIES, declared, roll_back
-from tests.support.tables import delete_equal, delete_positions
+from tests.support.lake.tables import delete_equal, delete_positions
+from tests.support.lifecycle import builds
+from tests.support.lifecycle.refreshes import QUERIES, declared, roll_back
 
 
 class Upserted:

@@ -12,9 +12,9 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from puffin_ann.blobs.changes import column_changes
 from puffin_ann.blobs.shards import graph
-from tests.support import builds
-from tests.support.refreshes import blob_digests
-from tests.support.row_id_history import DONE, RowIdHistory
+from tests.support.lake.row_id_history import DONE, RowIdHistory
+from tests.support.lifecycle import builds
+from tests.support.lifecycle.refreshes import blob_digests
 
 EXAMPLES = int(os.environ.get("HISTORY_EXAMPLES", "6"))
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from puffin_ann import open_index
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 DIMENSION = 272
 

@@ -12,11 +12,11 @@ from puffin_ann.lifecycle.runs.doctor import doctor
 from puffin_ann.lifecycle.versions.inventory import take_inventory
 from puffin_ann.search.version.index_files import open_puffin
 from puffin_ann.search.version.versions import newest_version
-from tests.integration.search.test_damage import QUERIES
-from tests.support import builds
-from tests.support.damage import corrupt, forget_cache, report
-from tests.support.refreshes import declared, delete_merge_on_read, newest, refresh
-from tests.support.renamed import NEW, named
+from tests.integration.search.damage.test_damage import QUERIES
+from tests.support.falsified.damage import corrupt, forget_cache, report
+from tests.support.lifecycle import builds
+from tests.support.lifecycle.refreshes import declared, delete_merge_on_read, newest, refresh
+from tests.support.lifecycle.renamed import NEW, named
 
 DECLARED = declared("vamana", refresh={"delta_ratio": 1.0})
 

@@ -4,8 +4,8 @@ import pytest
 
 from puffin_ann import open_index
 from puffin_ann.lifecycle.runs.expect_build import expect_build, expect_due
-from tests.support import builds
-from tests.support.refreshes import declared, refresh, shards
+from tests.support.lifecycle import builds
+from tests.support.lifecycle.refreshes import declared, refresh, shards
 
 ASKS = {"build": {"approve_above": {"rows": 50}}}
 ABOVE = "above build.approve_above.rows 50"

@@ -37,9 +37,11 @@ from puffin_ann.search.open_index import open_version
 from puffin_ann.search.version.snapshot_view import live_state
 from puffin_ann.search.version.versions import require_versions
 from puffin_ann.settings import settings as library_settings
-from tests.support import builds, row_changes, words
-from tests.support.equality_scans import read_equality_deletes
-from tests.support.tables import delete_positions
+from tests.support import words
+from tests.support.lake import row_changes
+from tests.support.lake.equality_scans import read_equality_deletes
+from tests.support.lake.tables import delete_positions
+from tests.support.lifecycle import builds
 
 QUERIES = np.random.default_rng(11).normal(size=(3, builds.DIMENSION)).astype(np.float32)
 MAX_SNAPSHOTS = 4

@@ -14,8 +14,9 @@ from puffin_ann.lifecycle.runs.refresh import plan_refresh
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.search.version.index_files import open_puffin
-from tests.support import builds
-from tests.support.refreshes import (
+from tests.support.lake.tables import delete_positions
+from tests.support.lifecycle import builds
+from tests.support.lifecycle.refreshes import (
     assert_right,
     compact,
     declared,
@@ -25,7 +26,6 @@ from tests.support.refreshes import (
     roll_back,
     shards,
 )
-from tests.support.tables import delete_positions
 
 LIVES = (
     ("exact", "l2"),

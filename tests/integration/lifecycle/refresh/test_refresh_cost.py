@@ -14,8 +14,8 @@ from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.puffin import footer
 from puffin_ann.search.open_index import open_index
 from puffin_ann.search.version.versions import find_versions
-from tests.support import builds
-from tests.support.tables import delete_positions
+from tests.support.lake.tables import delete_positions
+from tests.support.lifecycle import builds
 
 
 @pytest.fixture

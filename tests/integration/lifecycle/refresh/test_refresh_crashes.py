@@ -10,9 +10,9 @@ from puffin_ann.blobs.changes import column_changes
 from puffin_ann.blobs.shards import columns
 from puffin_ann.lifecycle.report.history import history
 from puffin_ann.settings import settings
-from tests.support import crashing_runs
-from tests.support.crashed_table import INDEX, TABLE, CrashedTable
-from tests.support.equality_scans import read_equality_deletes
+from tests.support.lake.equality_scans import read_equality_deletes
+from tests.support.lifecycle import crashing_runs
+from tests.support.lifecycle.crashed_table import INDEX, TABLE, CrashedTable
 
 WHOLE = pytest.param(1 << 20, id="whole", marks=pytest.mark.long)
 

@@ -7,8 +7,14 @@ from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.policy.decision import Rates
 from puffin_ann.lifecycle.report.plan import preview
 from puffin_ann.lifecycle.versions.index_state import state_of
-from tests.support import builds
-from tests.support.refreshes import declared, delete_merge_on_read, maintained, newest, refresh
+from tests.support.lifecycle import builds
+from tests.support.lifecycle.refreshes import (
+    declared,
+    delete_merge_on_read,
+    maintained,
+    newest,
+    refresh,
+)
 
 
 def noted(table) -> IndexProperties:

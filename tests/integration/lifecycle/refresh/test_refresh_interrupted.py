@@ -14,8 +14,8 @@ from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.lifecycle.runs.refresh import plan_refresh
 from puffin_ann.lifecycle.runtime.runners import InProcess
 from puffin_ann.search.version.versions import find_versions
-from tests.support import builds
-from tests.support.refreshes import delete_merge_on_read
+from tests.support.lifecycle import builds
+from tests.support.lifecycle.refreshes import delete_merge_on_read
 
 QUERIES = np.random.default_rng(5).normal(size=(3, builds.DIMENSION)).astype(np.float32)
 

@@ -10,8 +10,8 @@ from puffin_ann.lifecycle.maintain.guard import guard
 from puffin_ann.lifecycle.report.history import history
 from puffin_ann.lifecycle.report.status import status
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
-from tests.support import builds
-from tests.support.refreshes import assert_right, declared, newest, refresh, roll_back
+from tests.support.lifecycle import builds
+from tests.support.lifecycle.refreshes import assert_right, declared, newest, refresh, roll_back
 
 TABLE = "test.demo.words"
 FAR_MS = 4_000_000_000_000

@@ -7,7 +7,7 @@ import pytest
 from puffin_ann.lifecycle.refresh.read_changes import rewritten_files
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.search.version.versions import require_versions
-from tests.support import builds, publications
+from tests.support.lifecycle import builds, publications
 
 pytestmark = pytest.mark.slow
 

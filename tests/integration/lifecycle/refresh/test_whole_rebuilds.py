@@ -15,8 +15,8 @@ from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.maintain.rename import rename
 from puffin_ann.lifecycle.policy.decision import Rates
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
-from tests.support import builds
-from tests.support.refreshes import declared, maintained, newest, refresh
+from tests.support.lifecycle import builds
+from tests.support.lifecycle.refreshes import declared, maintained, newest, refresh
 
 VAMANA = builds.PARAMETERS["vamana"]
 

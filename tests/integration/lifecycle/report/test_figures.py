@@ -6,7 +6,7 @@ from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lake.metadata.own_tags import own_tags
 from puffin_ann.lifecycle.report.figures import figures_of
 from puffin_ann.lifecycle.report.status import status
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 INDEX = builds.declaration()
 

@@ -5,7 +5,7 @@ import pytest
 from puffin_ann.errors import DeclarationError
 from puffin_ann.lifecycle.report.staleness import staleness, staleness_of, tombstones, tombstones_of
 from puffin_ann.moments import now_ms
-from tests.support import builds, refreshes
+from tests.support.lifecycle import builds, refreshes
 
 PATIENT = builds.declaration(refresh={"min_coverage": 0.5, "max_lag": "1h"})
 HOUR_MS = 3_600_000

@@ -12,7 +12,7 @@ from puffin_ann.lifecycle.versions.index_state import change_of, oldest_uncovere
 from puffin_ann.search.version.index_files import open_puffin
 from puffin_ann.search.version.snapshot_view import live_state
 from puffin_ann.search.version.versions import require_versions
-from tests.support import builds
+from tests.support.lifecycle import builds
 
 
 @pytest.fixture

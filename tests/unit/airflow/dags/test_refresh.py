@@ -28,8 +28,8 @@ from puffin_ann.errors import (
 )
 from puffin_ann.lifecycle.documents.run import PlanPointer, PublishedVersion
 from puffin_ann.lifecycle.documents.run_ref import RunRef
-from tests.support.figures import FIGURES, LINEAGE, LOW
-from tests.support.task_instance import task_instance
+from tests.support.airflow.task_instance import task_instance
+from tests.support.lifecycle.figures import FIGURES, LINEAGE, LOW
 
 PLAN = "file:///words/metadata/_ann-staging/words/run/plan.json"
 KINDS = ("build", "refresh", "maintain", "evaluate")

@@ -13,7 +13,7 @@ from airflow.sdk.definitions.mappedoperator import MappedOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from puffin_ann.airflow.operators.submit_stage import StageOperator
-from tests.support.task_instance import task_instance
+from tests.support.airflow.task_instance import task_instance
 
 KINDS = ("build", "refresh", "maintain", "evaluate")
 LOOKING_OTHERWISE = (

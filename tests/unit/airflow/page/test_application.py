@@ -13,8 +13,8 @@ from puffin_ann import __version__
 from puffin_ann.airflow.page import application as application_module
 from puffin_ann.airflow.page.database import Known
 from puffin_ann.airflow.page.plugin import PuffinAnnPlugin, serve
-from tests.support.cockpit_rows import document
-from tests.support.page_rows import dags, known
+from tests.support.cockpit.cockpit_rows import document
+from tests.support.cockpit.page_rows import dags, known
 from tests.support.paths import ROOT
 
 PLUGINS = ROOT / "plugins"

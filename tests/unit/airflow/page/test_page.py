@@ -15,8 +15,8 @@ from puffin_ann.airflow.page.database import Asking, Broken, Dag, Known, Run
 from puffin_ann.airflow.page.index_page import index_page
 from puffin_ann.airflow.page.overview_page import overview_page
 from puffin_ann.airflow.page.rows import STATES, rows_of
-from tests.support.cockpit_rows import document
-from tests.support.page_rows import dags, known
+from tests.support.cockpit.cockpit_rows import document
+from tests.support.cockpit.page_rows import dags, known
 from tests.support.paths import ROOT
 
 STATIC = ROOT / "include" / "puffin_ann" / "airflow" / "page" / "static"

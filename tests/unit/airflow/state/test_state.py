@@ -15,7 +15,7 @@ from puffin_ann.declaration import IndexDeclaration, load_declaration
 from puffin_ann.errors import CatalogUnavailableError
 from puffin_ann.lifecycle.runs.in_process import refresh_in_process
 from puffin_ann.settings import settings
-from tests.support.cockpit_rows import document
+from tests.support.cockpit.cockpit_rows import document
 
 TEXT = """\
 table: demo.glove.words

@@ -23,7 +23,7 @@ from puffin_ann.declaration import folder
 from puffin_ann.errors import BadInputError, PuffinAnnError, StoreUnavailableError
 from puffin_ann.lifecycle.documents.run_ref import RunRef
 from puffin_ann.lifecycle.runs.last_words import leave_last_words
-from tests.support.task_instance import task_instance
+from tests.support.airflow.task_instance import task_instance
 
 DAG_FILE = """
 from puffin_ann.airflow import index_dags

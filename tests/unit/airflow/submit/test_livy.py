@@ -11,8 +11,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from puffin_ann.airflow.submit import livy as backend
 from puffin_ann.declaration import SparkOptions
 from puffin_ann.errors import BadInputError, NotInstalledError
-from tests.support.livy_server import Livy, livy_server
-from tests.support.task_instance import task_instance
+from tests.support.airflow.task_instance import task_instance
+from tests.support.servers.livy_server import Livy, livy_server
 
 DECLARED = """
 spark:

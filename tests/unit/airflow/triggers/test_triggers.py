@@ -15,7 +15,7 @@ from puffin_ann.airflow.triggers import table as table_triggers
 from puffin_ann.lake.commit.tagged_snapshot import TaggedSnapshot
 from puffin_ann.lake.metadata.index_snapshots import data_snapshot
 from puffin_ann.settings import settings
-from tests.support.former_modes import commit_index_snapshot
+from tests.support.indexes.former_modes import commit_index_snapshot
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
 

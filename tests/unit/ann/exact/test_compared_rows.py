@@ -15,8 +15,6 @@ from puffin_ann.ann.exact.kernels_products import HAS_DOTS
 from puffin_ann.ann.simd.kernels_byte_rows import MIDDLE
 from puffin_ann.settings import settings as settings_of
 
-NONE = np.empty(0, np.bool_)
-
 
 def coded(vectors, metric="l2"):
     squares = brute_force.unknown_squares(len(vectors))
@@ -62,7 +60,7 @@ def test_a_row_is_no_farther_from_its_codes_than_its_doubt(vectors):
 )
 def test_a_query_is_no_farther_from_its_codes_than_its_doubt(queries):
     rows = coded(np.ones((20, queries.shape[1]), np.float32))
-    asked = ByteQueries.of(rows, queries, NONE)
+    asked = ByteQueries.of(rows, queries, None)
     codes, known = asked.words.view(np.int8).astype(np.float64), asked.asked
     said = codes * known[:, kernels_coding.QUERY_STEP, None]
     many, d = queries.shape
@@ -81,7 +79,7 @@ def test_rows_too_long_or_short_to_be_summed_up_are_not_coded(number):
 
 def test_a_query_that_is_too_long_is_compared_with_rows_as_they_are():
     rows = np.random.default_rng(0).standard_normal((100, 3), dtype=np.float32)
-    assert ByteQueries.of(coded(rows), np.full((1, 3), 3e37, np.float32), NONE) is None
+    assert ByteQueries.of(coded(rows), np.full((1, 3), 3e37, np.float32), None) is None
     query = np.full((1, 3), 3e37, np.float32)
     for metric in METRICS:
         found = brute_force.search(query, rows, 5, metric, coded=coded(rows, metric))
@@ -168,6 +166,25 @@ def test_rows_that_are_compared_again_and_again_are_coded_and_the_answers_stay(m
         array.nbytes for array in (compared._squares, held.codes, held.sides)
     )
     assert size_of_codes(*rows.shape) == held.codes.nbytes + held.sides.nbytes
+
+
+def test_of_masks_that_come_again_what_was_made_is_of_each_alone(monkeypatch):
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((3000, WIDE), dtype=np.float32)
+    queries = rows[:2] + np.float32(1e-3)
+    compared, made = ComparedRows(rows, METRICS["l2"]), []
+    bits_of = compared_rows.bits_of
+    monkeypatch.setattr(compared_rows, "bits_of", lambda rows: made.append(1) or bits_of(rows))
+    for _ in range(WORTH_CODING):
+        compared.nearest(queries, 1)
+    for number in range(20):
+        excluded = (rng.random(len(rows)) < number / 20).view(np.uint8)
+        expected = brute_force.search(queries, rows, 10, "l2", allowed=excluded == 0)
+        for _ in range(2):
+            found = compared.nearest(queries, 10, excluded=excluded)
+            for one, other in zip(found, expected, strict=True):
+                np.testing.assert_array_equal(one, other)
+    assert len(made) == 20
 
 
 @pytest.mark.skipif(not HAS_DOTS, reason="bytes are multiplied as floats")

@@ -12,7 +12,7 @@ from puffin_ann.ann.graph.arguments import FlatAdjacency, Pools, Visited
 from puffin_ann.ann.graph.kernels_beam import beam
 from puffin_ann.ann.graph.primitives import candidate, row_of, squared_of, squared_of_four
 from puffin_ann.ann.vamana.bulk import kernels_bulk_build
-from tests.support.graph_reference import (
+from tests.support.indexes.graph_reference import (
     NONE,
     WIDTH,
     best_first,

@@ -7,7 +7,7 @@ from puffin_ann.ann.graph.arguments import FlatAdjacency, Pools, Visited
 from puffin_ann.ann.graph.primitives import row_of
 from puffin_ann.ann.hnsw import hnswlib_index, kernels
 from puffin_ann.ann.hnsw.layers import Layers, first_lists
-from tests.support.graph_reference import is_deleted, leads_to_deleted, space_of, still_open
+from tests.support.indexes.graph_reference import is_deleted, leads_to_deleted, space_of, still_open
 
 WIDTH, ROWS, LINKS = 16, 200, 4
 SEEDS = range(6)

@@ -7,7 +7,7 @@ from puffin_ann.ann.clustering import kernels_kmeans
 from puffin_ann.ann.graph.arguments import Adjacency
 from puffin_ann.ann.vamana.bulk import kernels_bulk_build
 from puffin_ann.ann.vamana.incremental import kernels_incremental_build, kernels_insert
-from tests.support.graph_reference import (
+from tests.support.indexes.graph_reference import (
     NONE,
     best_first,
     pruned,

@@ -5,7 +5,7 @@ import pytest
 
 from puffin_ann.ann.graph.arguments import Adjacency
 from puffin_ann.ann.vamana.incremental import kernels_insert as kernels
-from tests.support.graph_reference import space_of
+from tests.support.indexes.graph_reference import space_of
 
 
 def points(n, seed=0):

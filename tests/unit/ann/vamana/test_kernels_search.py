@@ -7,7 +7,13 @@ from puffin_ann.ann.clustering import product_quantisation
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.graph.arguments import FlatAdjacency, QueryBatch
 from puffin_ann.ann.vamana import kernels_search
-from tests.support.graph_reference import WIDTH, best_first, space_of, squared, whole_numbers
+from tests.support.indexes.graph_reference import (
+    WIDTH,
+    best_first,
+    space_of,
+    squared,
+    whole_numbers,
+)
 
 ROWS, MOST, ENTRY, K = 200, 8, 3, 5
 L2 = METRICS["l2"].code

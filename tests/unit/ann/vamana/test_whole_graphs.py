@@ -8,7 +8,7 @@ from puffin_ann.ann.graph.arguments import Adjacency
 from puffin_ann.ann.vamana import build
 from puffin_ann.ann.vamana.bulk import bulk_build, kernels_bulk_build
 from puffin_ann.ann.vamana.incremental import incremental_build
-from tests.support.graph_reference import space_of
+from tests.support.indexes.graph_reference import space_of
 
 
 def padded(vectors):

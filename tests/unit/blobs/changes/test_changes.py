@@ -14,7 +14,7 @@ from puffin_ann.blobs.changes.tombstone_changes import AddedTombstones
 from puffin_ann.blobs.version import coverage
 from puffin_ann.blobs.version.coverage import Coverage, CoveredFile
 from puffin_ann.errors import BlobFormatError
-from tests.support.blob_samples import sample_coverage, sample_coverage_changes
+from tests.support.indexes.blob_samples import sample_coverage, sample_coverage_changes
 
 DIGEST = "ab" * 32
 

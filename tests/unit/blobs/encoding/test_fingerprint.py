@@ -4,7 +4,7 @@ import pytest
 
 from puffin_ann.blobs.encoding.container import fingerprint
 from puffin_ann.errors import BlobFormatError
-from tests.support.mutation import assemble
+from tests.support.falsified.mutation import assemble
 
 
 def blob(kind: str = "rows", **sections: bytes) -> bytes:

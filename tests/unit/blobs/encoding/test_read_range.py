@@ -15,7 +15,7 @@ from puffin_ann.blobs.encoding.container import ContainerReader, ContainerWriter
 from puffin_ann.blobs.shards import graph, rows
 from puffin_ann.errors import BlobFormatError, ChecksumError, FormatError
 from puffin_ann.puffin import PuffinReader, PuffinWriter
-from tests.support.blob_samples import LONG_ROWS, same, sample_graph, written
+from tests.support.indexes.blob_samples import LONG_ROWS, same, sample_graph, written
 
 RNG = np.random.default_rng(1)
 LONG = RNG.bytes(5 * BLOCK_BYTES + 700)

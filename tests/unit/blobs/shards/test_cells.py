@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from puffin_ann.blobs.shards import cells, rows
 from puffin_ann.blobs.shards.cells import CellStarts
 from puffin_ann.errors import BlobFormatError, FormatError
-from tests.support.blob_samples import same, sample_rows, written
-from tests.support.mutation import assemble, sections_of
+from tests.support.falsified.mutation import assemble, sections_of
+from tests.support.indexes.blob_samples import same, sample_rows, written
 
 ROWS = 200
 

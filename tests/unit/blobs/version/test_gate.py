@@ -9,7 +9,7 @@ from puffin_ann.blobs.describe import describe
 from puffin_ann.blobs.version import routing
 from puffin_ann.blobs.version.gate import MOST_WIDER, WIDER, Wider
 from puffin_ann.errors import BlobFormatError
-from tests.support.blob_samples import sample_routing, sample_wider
+from tests.support.indexes.blob_samples import sample_routing, sample_wider
 
 
 def test_searches_for_more_rows_are_read_back_also_where_the_cells_are_apart():

@@ -1,10 +1,12 @@
 import json
 
 import pytest
+from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from puffin_ann.cli.app import app
-from puffin_ann.declaration import AUTO, FORMS_OF, IndexDeclaration
+from puffin_ann.cli.commands.setup import size as commands_of_size
+from puffin_ann.declaration import AUTO, FORMS_OF, PARAMETERS, IndexDeclaration
 from puffin_ann.errors import BadInputError
 
 EVERY = [
@@ -62,6 +64,21 @@ def test_people_are_shown_a_table():
         (["--dim", "0"], "dimension must be 1"),
         (["--metric", "dot"], "metric must be one of"),
         (["--algorithm", "lsh"], "algorithm must be one of"),
+        (["--degree", "3"], "degree must be 4 to 512, R of vamana, got 3"),
+        (["--degree", "513"], "degree must be 4 to 512, R of vamana, got 513"),
+        (["--degree", "0"], "degree must be 4 to 512, R of vamana, got 0"),
+        (["--degree", "1", "--algorithm", "hnsw"], "degree must be 2 to 256, M of hnsw, got 1"),
+        (["--degree", "400", "--algorithm", "hnsw"], "degree must be 2 to 256, M of hnsw, got 400"),
+        (["--pq-m", "0"], "codes of a row must be 1 to its 64 dimensions, got 0"),
+        (["--dim", "9000", "--pq-m", "4097"], "must be 1 to 4096, pq_m of vamana, got 4097"),
+        (["--include-bytes", "1e300"], "must be 0 to 4,194,304, as an index keeps, got 1e+300"),
+        (["--include-bytes", "4194305"], "must be 0 to 4,194,304"),
+        (["--files", "9" * 20], "a table has 1 to 4,294,967,296 data files"),
+        (
+            ["--row-groups", "9" * 20],
+            "row groups, one row each at least, got 99999999999999999999 ",
+        ),
+        (["--files", "4000000000", "--row-groups", "4000000000"], "a table has 1 to 1e+15 row gr"),
         (["--vectors", "none"], "vectors must be one of float32, float16 for 'vamana'"),
         (["--pq-m", "100"], "codes of a row must be 1 to its 64 dimensions, got 100"),
         (["--rows", "nan"], "--rows must be a number from 0"),
@@ -92,13 +109,16 @@ def test_what_cannot_be_is_refused(options, said):
         (["--dim", "768", "--shards", "9"], "take more --shards"),
         (["--dim", "768", "--files", "100000000"], "the coverage blob has"),
         (["--dim", "768", "--files", "1000000", "--algorithm", "centroid"], "the centroids blob"),
-        (["--rows", "1e11", "--dim", "768"], "shards, of at most 10,000 that may be declared"),
+        (["--rows", "1e11", "--dim", "768"], "shards, more than the 10,000 that may be declared:"),
+        (["--dim", "9", "--shards", "10000"], "10,000 shards, of at most 10,000 that may be de"),
+        (["--dim", "9", "--shards", "10000"], "declared; before it has more, index in parts"),
+        (["--rows", "10", "--dim", "9", "--shards", "10000"], ""),
         (["--rows", "1e10", "--dim", "768"], "the file has"),
     ],
 )
 def test_limits_that_are_near_are_told(options, said):
     printed = CliRunner().invoke(app, ["size", "--rows", "1e9", *options]).output
-    assert (" of at most " in printed) == bool(said)
+    assert (" of at most " in printed or " more than the " in printed) == bool(said)
     assert said in printed
 
 
@@ -112,3 +132,53 @@ def test_more_than_can_be_declared_is_refused(option):
     assert done.exit_code == BadInputError.exit_code
     assert option in done.output
     assert str(most) in done.output
+
+
+@pytest.mark.parametrize(("algorithm", "name"), [("vamana", "R"), ("hnsw", "M")])
+def test_a_degree_is_sized_exactly_if_it_may_be_declared(algorithm, name):
+    for degree in (1, 2, 3, 4, 256, 257, 512, 513):
+        given = ("--rows", "1e6", "--dim", "64", "--algorithm", algorithm, "--degree", str(degree))
+        done = CliRunner().invoke(app, ["size", *given])
+        try:
+            PARAMETERS[algorithm](**{name: degree})
+        except ValidationError:
+            assert isinstance(done.exception, BadInputError)
+        else:
+            assert done.exit_code == 0
+
+
+def test_fewer_rows_have_as_many_shards_as_a_build_makes():
+    few, more = (
+        size("--rows", rows, "--dim", "10", "--shards", "10000") for rows in ("10", "20000")
+    )
+    assert (few["shape"]["shards"], more["shape"]["shards"]) == (10, 10_000)
+    exactly = size("--rows", "10", "--dim", "10", "--shards", "10")
+    assert few == exactly
+    none = size("--rows", "0", "--dim", "10", "--shards", "5")
+    assert (none["shape"]["shards"], none["bytes"]["row"]) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--rows", "1e9", "--dim", "768"],
+        ["--rows", "1e9", "--dim", "100", "--include-bytes", "1000"],
+        ["--rows", "1e9", "--dim", "768", "--algorithm", "ivf_pq", "--vectors", "none"],
+        ["--rows", "1e15", "--dim", "65536", "--include-bytes", "4194304", "--files", "1e9"],
+    ],
+)
+def test_no_figure_is_cut_at_80_columns(monkeypatch, options):
+    options = [option.replace("1e9", "1000000000") for option in options]
+    shown = {}
+    for width in (80, 300):
+        monkeypatch.setattr(commands_of_size.console, "width", width)
+        printed = CliRunner().invoke(app, ["size", *options]).stdout
+        assert "\N{HORIZONTAL ELLIPSIS}" not in printed
+        grid = [
+            line
+            for line in printed.splitlines()
+            if line.startswith("\N{BOX DRAWINGS LIGHT VERTICAL}")
+        ]
+        assert all(len(line) <= width for line in grid)
+        shown[width] = [[cell.strip() for cell in line.split(line[0])[2:4]] for line in grid]
+    assert [cells for cells in shown[80] if any(cells)] == shown[300]

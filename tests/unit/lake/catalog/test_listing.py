@@ -3,7 +3,7 @@ from pyiceberg.catalog import load_catalog
 
 from puffin_ann.errors import CatalogUnavailableError, TableNotFoundError
 from puffin_ann.lake.catalog.listing import catalog_names, table_names
-from tests.support.tables import SCHEMA
+from tests.support.lake.tables import SCHEMA
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pyiceberg.table.metadata import TableMetadataV1, TableMetadataV3
 from puffin_ann.errors import ConflictError, TagNotKeptError, UnsupportedTableError
 from puffin_ann.lake.commit.publish_mode import NOT_KEPT, ModeChoice, is_s3_table, publish_mode
 from puffin_ann.moments import now_ms
-from tests.support.metadata_tables import LOCATION, Snap, table_of
+from tests.support.lake.metadata_tables import LOCATION, Snap, table_of
 
 S3_TABLES = "arn:aws:s3tables:eu-central-1:123456789012:bucket/lake"
 

@@ -4,7 +4,7 @@ from puffin_ann.lake.catalog.index_snapshots import UNDER_TAG
 from puffin_ann.lake.metadata.own_tags import PREFIX, own_tags, tag_name
 from puffin_ann.lake.metadata.registered import NAMED_BY
 from puffin_ann.lifecycle.retention.rules import names_of_snapshots
-from tests.support.metadata_tables import Snap, table_of
+from tests.support.lake.metadata_tables import Snap, table_of
 
 FILE = {NAMED_BY: "s3://bucket/demo/words/metadata/ann-words-1-a-n1-b.puffin"}
 OURS = Snap(3, 0, {**FILE, UNDER_TAG: f"{PREFIX}words_1"})

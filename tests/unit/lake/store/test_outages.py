@@ -16,7 +16,7 @@ from puffin_ann.lake.store.objects import (
 )
 from puffin_ann.lake.store.outages import patiently
 from puffin_ann.settings import settings
-from tests.support.faulty_store import FaultyIO, broken_by
+from tests.support.servers.faulty_store import FaultyIO, broken_by
 
 HEAD = "When reading information for key 'k' in bucket 'b': AWS Error"
 URI = "s3://b/k"

@@ -15,7 +15,7 @@ from puffin_ann.lake.metadata.dropped import mark
 from puffin_ann.lake.metadata.expiry import Horizon, surviving
 from puffin_ann.lifecycle.maintain.guard_plan import LEAD_MS, GuardPlan, plan_guard
 from puffin_ann.lifecycle.versions.inventory import Holding, IndexFile, Inventory
-from tests.support.metadata_tables import DAY_MS, LOCATION, Snap, statistics, table_of
+from tests.support.lake.metadata_tables import DAY_MS, LOCATION, Snap, statistics, table_of
 
 THEIRS = f"{LOCATION}/metadata/theirs.stats"
 OLD, NEW = 0, 100 * DAY_MS

@@ -10,7 +10,7 @@ from puffin_ann.declaration import ApprovalBounds
 from puffin_ann.lifecycle.policy.approval import BuildCost, rework, why_ask, why_ask_again
 from puffin_ann.lifecycle.policy.decide import decide
 from puffin_ann.lifecycle.policy.decision import Drift
-from tests.support.index_states import NOW, change, declared, delta, graph, state
+from tests.support.indexes.index_states import NOW, change, declared, delta, graph, state
 
 COST = BuildCost(rows=1000, bytes=5_000_000, seconds=7200.0)
 DRIFTED = state(graph(0), graph(1), delta(2, 2000), drift=Drift(built=1.0, added=1.6))

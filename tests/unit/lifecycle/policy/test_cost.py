@@ -7,7 +7,7 @@ import pytest
 from puffin_ann.declaration import CENTROID, EXACT
 from puffin_ann.lifecycle.policy import cost
 from puffin_ann.lifecycle.policy.decision import Rates
-from tests.support.index_states import delta, graph, state
+from tests.support.indexes.index_states import delta, graph, state
 
 SLOW = Rates(read=1000.0, insert=10.0, build=100.0, copy_bytes=1e6)
 

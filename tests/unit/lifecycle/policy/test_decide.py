@@ -11,7 +11,7 @@ from puffin_ann.lifecycle.policy.decide import decide, find_shards_to_rebuild
 from puffin_ann.lifecycle.policy.decision import Rates
 from puffin_ann.lifecycle.policy.forecast import absorbable, apportion
 from puffin_ann.lifecycle.policy.inputs import Identified, ShardState
-from tests.support.index_states import HOUR_MS, NOW, change, declared, delta, graph, state
+from tests.support.indexes.index_states import HOUR_MS, NOW, change, declared, delta, graph, state
 
 
 def actions(decision):

@@ -6,7 +6,7 @@ import pytest
 
 from puffin_ann.lifecycle.policy.decide import decide
 from puffin_ann.lifecycle.policy.decision import Drift, Rates
-from tests.support.index_states import HOUR_MS, NOW, change, declared, delta, graph, state
+from tests.support.indexes.index_states import HOUR_MS, NOW, change, declared, delta, graph, state
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from puffin_ann.declaration import parse_declaration, seconds_of
 from puffin_ann.lifecycle.policy.decide import decide
 from puffin_ann.lifecycle.policy.inputs import Change
-from tests.support.index_model import RATES, ModelIndex
+from tests.support.indexes.index_model import RATES, ModelIndex
 
 HOUR_MS = 3_600_000
 

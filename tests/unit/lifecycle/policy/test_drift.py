@@ -4,7 +4,7 @@ import pytest
 
 from puffin_ann.lifecycle.policy.decision import Drift
 from puffin_ann.lifecycle.policy.drift import ROWS_PER_CENTROID, why_drifted
-from tests.support.index_states import declared, delta, graph, state
+from tests.support.indexes.index_states import declared, delta, graph, state
 
 
 def why(*shards, drift: Drift, rebuild=None, **changes) -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from puffin_ann.lifecycle.policy.decision import DeltaAction, ShardAction
 from puffin_ann.lifecycle.policy.explain import changed_fields, refresh_sentence, spoken_seconds
-from tests.support.index_states import change, declared, graph, state
+from tests.support.indexes.index_states import change, declared, graph, state
 
 
 def shard(shard_id: int, action: str, reason: str = "") -> ShardAction:
@@ -68,6 +68,18 @@ def test_an_emptied_table_is_told_as_that():
         state(), change(live=0, rows_gone=9), [shard(0, "none")], new_delta(0), ""
     )
     assert said == ("no row is live any more since snapshot 7: no row is expected in a delta")
+
+
+def test_rows_are_said_to_be_new_once_they_are_known():
+    """As many may have come as went, and some of them be new all the same."""
+    rewritten = change(rows_added=9, rows_gone=9)
+    said = refresh_sentence(state(), rewritten, [shard(0, "remap")], new_delta(0, (2,)), "")
+    assert said.endswith(
+        "remap those that were only relocated, in 1 shard; those that are new become delta 4, in "
+        "place of 2 as well"
+    )
+    said = refresh_sentence(state(), change(rows_added=1), [shard(0, "none")], new_delta(1), "")
+    assert said == "1 row added since snapshot 7: 1 row becomes delta 4"
 
 
 def test_where_nothing_is_done_to_any_shard_what_is_live_is_covered():

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from puffin_ann.lifecycle.report.lineage import DatasetName, lineage_of, name_of_location
-from tests.support.figures import FIGURES
+from tests.support.lifecycle.figures import FIGURES
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from puffin_ann.lifecycle.versions.inventory import (
     is_index_name,
     live_files,
 )
-from tests.support.metadata_tables import LOCATION, Snap, statistics, table_of
+from tests.support.lake.metadata_tables import LOCATION, Snap, statistics, table_of
 
 
 def file(name: str, *indexes: str, **known: object) -> IndexFile:

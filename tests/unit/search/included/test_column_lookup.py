@@ -38,7 +38,7 @@ from puffin_ann.lake.read.conditions.evaluate import rows_that_match as evaluate
 from puffin_ann.search.included.arrow_values import KEPT_TYPES, arrow_type
 from puffin_ann.search.included.asking import rows_that_match
 from puffin_ann.search.included.column_lookup import column_lookup
-from tests.support.conditions import a_condition
+from tests.support.lake.conditions import a_condition
 
 UTC = datetime.UTC
 MOMENTS = [

@@ -6,7 +6,7 @@ import pytest
 
 from puffin_ann.blobs.version.gate import Wider
 from puffin_ann.search.shards.reach import WIDEST, Reach
-from tests.support.blob_samples import sample_routing
+from tests.support.indexes.blob_samples import sample_routing
 
 ROUTING = replace(sample_routing(cells=64), search_width=20, probe_partitions=4, wider=())
 MEASURED = replace(ROUTING, wider=(Wider(20, 30, 5), Wider(40, 60, 9)))

@@ -20,9 +20,9 @@ from puffin_ann.errors import BlobFormatError
 from puffin_ann.search.version import consistency
 from puffin_ann.search.version.consistency import CoveredRows, check_rows, check_shards_have_cells
 from puffin_ann.search.version.row_locators import Locators
-from tests.support import rows_v1_writer
-from tests.support.blob_samples import sample_rows
-from tests.support.mutation import assemble, sections_of
+from tests.support.falsified.mutation import assemble, sections_of
+from tests.support.indexes import rows_v1_writer
+from tests.support.indexes.blob_samples import sample_rows
 
 FILES = CoveredFiles.of(
     [

@@ -8,7 +8,7 @@ from puffin_ann.blobs.version.directory import Directory, NamedBlob, NamedFile
 from puffin_ann.errors import ChecksumError, PuffinFormatError
 from puffin_ann.puffin import PuffinWriter
 from puffin_ann.search.version.index_files import VersionFiles
-from tests.support.blob_samples import sample_rows, written
+from tests.support.indexes.blob_samples import sample_rows, written
 
 IO = PyArrowFileIO()
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from puffin_ann.blobs.shards.rows import Rows
-from puffin_ann.errors import BlobFormatError
+from puffin_ann.errors import BlobFormatError, LocalCopyError
 from puffin_ann.lake.read.diff.coverage_diff import ALL
 from puffin_ann.search.version.row_locators import FileRanks, Locators, MaskedRows
 
@@ -82,6 +82,17 @@ def test_keys_are_ranks_groups_and_offsets_in_the_shape_asked_for(tmp_path):
         [[1, 5], [5, 5]],
         [[3, 7], [7, 7]],
     ]
+
+
+def test_what_is_mapped_is_told_to_have_changed_where_it_names_what_is_not_covered(tmp_path):
+    laid_out = saved([(3, 0, 0), (3, 0, 1)], tmp_path)
+    ranks = FileRanks(np.array([3]), np.array([0]))
+    last = np.load(tmp_path / "files.npy", mmap_mode="r+")
+    last[:] = 9
+    last.flush()
+
+    with pytest.raises(LocalCopyError, match=r"changed while it was open.*open the index again"):
+        laid_out.keys(ranks, np.array([1]))
 
 
 def test_a_row_group_that_its_file_has_not_is_refused(tmp_path):

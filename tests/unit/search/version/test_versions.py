@@ -17,7 +17,7 @@ from puffin_ann.puffin.writer import PuffinWriter
 from puffin_ann.search.version import index_version
 from puffin_ann.search.version.index_version import load_version
 from puffin_ann.search.version.version_cells import VersionCells
-from tests.support.blob_samples import same, sample_coverage, sample_routing
+from tests.support.indexes.blob_samples import same, sample_coverage, sample_routing
 
 COVERAGE = sample_coverage()
 IO = PyArrowFileIO()

@@ -15,6 +15,7 @@ from rich.tree import Tree
 
 from puffin_ann.cli.output import AsJson, TableName, console, print_json, say, warn
 from puffin_ann.cli.queries import vectors_of_file
+from puffin_ann.counts import counted
 from puffin_ann.errors import QueryError
 from puffin_ann.settings import CacheMode, StalePolicy
 
@@ -150,7 +151,14 @@ def search(
         raise QueryError("give either --vector FILE or --key COLUMN=VALUE")
     if snapshot is not None and ref is not None:
         raise QueryError("give either --snapshot ID or --ref BRANCH_OR_TAG, not both")
-    _check_within(within, k=k, width=width, probe_partitions=probe_partitions)
+    _check_within(
+        within,
+        k=k,
+        width=width,
+        probe_partitions=probe_partitions,
+        exhaustive=exhaustive,
+        allow_fewer=allow_fewer,
+    )
     k = 10 if k is None else k
     wanted = _names(columns or [])
     opened = open_index(table, index, snapshot, ref=ref, cache=cache, stale_policy=stale_policy)
@@ -186,12 +194,12 @@ def search(
     elif len(answers):
         _show(answers, labels, wanted)
     else:
-        say(_why_nothing(answers))
+        say(_why_nothing(answers, within, others=vector is None))
     if told is not None and not as_json:
         _show_explanation(told)
 
 
-def _check_within(within: float | None, **options: int | None) -> None:
+def _check_within(within: float | None, **options: float | None) -> None:
     """Refuse what says how many rows to find, or how hard to look, where every row is asked for."""
     if within is None:
         return
@@ -199,9 +207,11 @@ def _check_within(within: float | None, **options: int | None) -> None:
         "k": "the nearest rows",
         "width": "how wide to search",
         "probe_partitions": "how far to search",
+        "exhaustive": "how to find the nearest rows",
+        "allow_fewer": "fewer rows than --k says",
     }
     for name, value in options.items():
-        if value is not None:
+        if value is not None and value is not False:
             raise QueryError(
                 f"give either --{name.replace('_', '-')}, {meant[name]}, or --within, every row, "
                 "not both"
@@ -230,10 +240,11 @@ def _search_keys(
     answers = nearest(vectors, k if k < 1 else k + 1, allow_fewer=True)
     others, taken = without_themselves(rows, answers, k)
     if min(taken) < k and not allow_fewer:
-        others_are = f"only {min(taken)}" if min(taken) else "no"
+        least = min(taken)
+        there = f"only {counted(least, 'other live row')}" if least else "no other live rows"
         raise QueryError(
-            f"k is {k}, but there are {others_are} other live rows"
-            + (f" that satisfy {quoted(where)}" if where else "")
+            f"k is {k}, but {there} can be answered"
+            + (f" under the condition {quoted(where)}" if where else "")
             + ("; --allow-fewer shows those there are" if any(taken) else "")
         )
     return others
@@ -276,9 +287,11 @@ def _warn(report: dict[str, Any], table: str, index: str, stale_policy: StalePol
     """Warn of what a `SearchReport` tells."""
     from puffin_ann.search.questions.checks import told_zeros
 
-    if stale_policy == "warn" and report["rows_scanned"]:
+    rows = report["rows_scanned"]
+    if stale_policy == "warn" and rows:
         warn(
-            f"{report['rows_scanned']} rows outside the index were compared one by one; "
+            f"{counted(rows, 'row')} outside the index {'was' if rows == 1 else 'were'} compared "
+            "one by one; "
             f"'puffin-ann refresh {index}' takes them in"
         )
     if report["queries_of_zeros"]:
@@ -287,14 +300,23 @@ def _warn(report: dict[str, Any], table: str, index: str, stale_policy: StalePol
         warn(f"{damage}; 'puffin-ann doctor {table}' shows more, its --fix repairs")
 
 
-def _why_nothing(answers: "pa.Table") -> str:
-    """Return what to tell where no row is answered."""
+def _why_nothing(answers: "pa.Table", within: float | None, *, others: bool) -> str:
+    """Return what to tell where no row is answered.
+
+    Args:
+        answers: of none.
+        within: the distance that rows had to be at less of.
+        others: whether the rows that were asked for are left out.
+    """
     from puffin_ann.lake.read.conditions.text import quoted
 
     report = _report(answers)
-    if report["where"] is not None and not report["rows_allowed"]:
-        return f"no live row of snapshot {report['snapshot']} satisfies {quoted(report['where'])}"
-    return f"no other row of snapshot {report['snapshot']} is so near"
+    where, snapshot = report["where"], report["snapshot"]
+    if where is not None and not report["rows_allowed"]:
+        return f"no live row of snapshot {snapshot} with a usable vector satisfies {quoted(where)}"
+    told = [] if where is None else [f"satisfies {quoted(where)}"]
+    told.append("holds a usable vector" if within is None else f"is nearer than {within:g}")
+    return f"no {'other ' if others else ''}live row of snapshot {snapshot} {' and '.join(told)}"
 
 
 def _show(answers: "pa.Table", labels: list[str], columns: list[str]) -> None:

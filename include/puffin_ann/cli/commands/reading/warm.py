@@ -1,10 +1,14 @@
 """`puffin-ann warm`: bring all shards of an index to local disk, before anyone searches."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from puffin_ann.cli.output import AsJson, TableName, print_json, say
+from puffin_ann.counts import counted
+
+if TYPE_CHECKING:
+    from puffin_ann.search.cache.local_cache import CacheStatistics
 
 
 def warm(
@@ -27,7 +31,13 @@ def warm(
     if as_json:
         print_json({"brought": found.filled, "bytes": found.filled_bytes, "were_there": found.hits})
     else:
-        say(
-            f"index {index} of {table}: {found.filled} blobs brought, {found.filled_bytes} bytes "
-            f"on disk; {found.hits} were there"
-        )
+        say(f"index {index} of {table}: {_told(found)}")
+
+
+def _told(found: "CacheStatistics") -> str:
+    """Return what was brought, and what was there."""
+    there = f"{counted(found.hits, 'blob')} {'was' if found.hits == 1 else 'were'} there already"
+    if not found.filled:
+        return f"nothing to bring: {there if found.hits else 'it has no shards'}"
+    brought = f"{counted(found.filled, 'blob')} brought, {found.filled_bytes:,} bytes on disk"
+    return f"{brought}; {there}" if found.hits else brought

@@ -11,6 +11,7 @@ from puffin_ann.cli.lease_options import NoWait, own_run_id, writing
 from puffin_ann.cli.output import AsJson, in_words, print_json, say
 from puffin_ann.cli.progress import steps
 from puffin_ann.cli.spark_session import on_spark, require_pyspark
+from puffin_ann.counts import counted
 
 
 def refresh(
@@ -70,7 +71,9 @@ def refresh(
     what = f"{in_words(done['action'])}{', as planned' if is_done else ''}"
     lines = [f"{declaration.name}: {what}: {done['reason']}"]
     if is_done:
-        found = f"found: {done['rows_added']:,} rows added and {done['rows_gone']:,} removed"
+        found = (
+            f"found: {counted(done['rows_added'], 'row')} added and {done['rows_gone']:,} removed"
+        )
         if done["action"] == "refresh":
             found += ", not counting those that were only relocated"
         lines += [

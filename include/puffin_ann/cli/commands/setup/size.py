@@ -8,6 +8,7 @@ import typer
 from rich.table import Table as Grid
 
 from puffin_ann.cli.output import AsJson, console, print_json, say
+from puffin_ann.counts import counted
 from puffin_ann.declaration import (
     AUTO,
     CENTROID,
@@ -21,11 +22,10 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from puffin_ann.engines.links import MeasuredLinks
-    from puffin_ann.engines.sizes import Shape
+    from puffin_ann.engines.sizes import Shape, Size
 
 ALGORITHMS = ", ".join(name for name in PARAMETERS if name != AUTO)
 
-MOST_ROWS = 10**15
 DEFAULT_CELLS, DEFAULT_PARTITIONS_PER_SHARD = 8, 32
 
 WITH_SHARDS = tuple(name for name in PARAMETERS if name not in (AUTO, CENTROID))
@@ -65,10 +65,10 @@ def size(
     metric: Annotated[str, typer.Option(help="l2, cosine or ip.")] = "cosine",
     degree: Annotated[
         int | None,
-        typer.Option(min=2, max=512, help="R of vamana, M of hnsw.  [default: as a build takes]"),
+        typer.Option(help="R of vamana, M of hnsw.  [default: as a build takes]"),
     ] = None,
     pq_m: Annotated[
-        int | None, typer.Option(min=1, help="Codes of a row.  [default: as a build takes]")
+        int | None, typer.Option(help="Codes of a row.  [default: as a build takes]")
     ] = None,
     centroids: Annotated[
         int | None,
@@ -79,7 +79,8 @@ def size(
         typer.Option(
             min=1,
             max=MOST_SHARDS,
-            help="[default: the fewest whose blobs Java can read, 2 GiB]",
+            help="As declared; of fewer rows there are as many as rows.  [default: the fewest "
+            "whose blobs Java can read, 2 GiB]",
         ),
     ] = None,
     partitions_per_shard: Annotated[
@@ -127,8 +128,8 @@ def size(
 
     rows, dim, there, drawn_from = _known(rows, dim, table, column)
     files = there if files is None else files
-    if not 0 <= rows <= MOST_ROWS:
-        raise BadInputError(f"--rows must be a number from 0 to {MOST_ROWS:.0e}, got {rows}")
+    if not 0 <= rows <= sizes.MOST_ROWS:
+        raise BadInputError(f"--rows must be a number from 0 to {sizes.MOST_ROWS:.0e}, got {rows}")
     given: dict[str, Any] = {"vectors": vectors, "degree": degree, "codes": pq_m}
     shape = sizes.Shape(
         rows=round(rows),
@@ -162,25 +163,35 @@ def size(
         told_bytes = {**asdict(found), "requests": requests}
         print_json({"shape": asdict(shape), "bytes": told_bytes, "warnings": told})
         return
-    form = f"vectors: {vectors}, {shape.shards:,} shards" if shape.shards else f"{files:,} files"
-    say(f"{shape.rows:,} rows of {dim} dimensions, {algorithm}, {metric}, {form}")
+    form = f"vectors: {vectors}, {counted(shape.shards, 'shard')}" if shape.shards else ""
+    say(
+        f"{counted(shape.rows, 'row')} of {counted(dim, 'dimension')}, {algorithm}, {metric}, "
+        f"{form or counted(files, 'file')}"
+    )
+    console.print(_grid(shape, found, requests, cells))
+    for warning in told:
+        say(warning)
+
+
+def _grid(shape: "Shape", found: "Size", requests: int, cells: int) -> Grid:
+    """Return what people are shown; where a terminal is narrow, the words are wrapped."""
+    from puffin_ann.engines.sizes import PARTS
+
     grid = Grid(show_header=False)
-    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(style="bold", overflow="fold")
     grid.add_column(justify="right", no_wrap=True)
     grid.add_column(justify="right", no_wrap=True)
-    parts = sizes.PARTS if shape.shards else sizes.PARTS | {"shard": "centroids blob"}
+    parts = PARTS if shape.shards else PARTS | {"shard": "centroids blob"}
     for name, what in parts.items():
         count = getattr(found, name)
         if count:
             grid.add_row(what, f"{count:,} bytes", _rounded(count))
         if name == "file" and found.file_least < found.file_most:
-            bounds = f"{_rounded(found.file_least)} to {_rounded(found.file_most)}"
-            grid.add_row("  by how rows lie (see --table)", "", bounds)
-    reads = f"{cells:,} cells read" if shape.shards else "and data files"
-    grid.add_row("requests of a first answer on S3", f"{requests:,}", reads)
-    console.print(grid)
-    for warning in told:
-        say(warning)
+            bounds = _between(found.file_least, found.file_most)
+            grid.add_row("  by how rows lie", "(see --table)", bounds)
+    reads = f"{counted(cells, 'cell')} read" if shape.shards else "and data files"
+    grid.add_row("S3 requests, first answer", f"{requests:,}", reads)
+    return grid
 
 
 def _refuse_unheeded(algorithm: str, **options: float | None) -> None:
@@ -241,6 +252,12 @@ def _links_of(table: "Table", column: str, shape: "Shape") -> "MeasuredLinks | N
     if len(vectors) < links.FEWEST_ROWS:
         return None
     return links.measured(vectors, shape.metric, shape.degree, threads=settings().thread_count)
+
+
+def _between(least: int, most: int) -> str:
+    """Return two counts of bytes, with their unit once if it is the same."""
+    (one, unit), other = _rounded(least).split(), _rounded(most)
+    return f"{one} to {other}" if other.endswith(f" {unit}") else f"{one} {unit} to {other}"
 
 
 def _rounded(count: float) -> str:

@@ -7,6 +7,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from puffin_ann.cli.output import AsJson, console, print_json, say, unless_nobody_answers
+from puffin_ann.counts import counted
 from puffin_ann.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def _show_location(report: "LocationReport") -> None:
     aborted = "would be aborted" if report.dry_run else "aborted"
     for uri in report.uploads:
         say(f"{aborted}: an upload of {uri} that nobody completed")
-    told = f"{_counted(len(report.gone), 'object')} {verb}, {report.bytes:,} bytes"
+    told = f"{counted(len(report.gone), 'object')} {verb}, {report.bytes:,} bytes"
     nothing = "nothing removed" if report.failed else "nothing of ours is there that may go"
     console.print(
         f"{report.location}: {told if report.gone else nothing}", highlight=False, soft_wrap=True
@@ -175,13 +176,9 @@ def _cleaned(report: "CleanReport", verb: str) -> str:
     """Return in one line what went, and how much goes later."""
     if report.gone:
         size = sum(orphan.bytes for orphan in report.gone)
-        told = f"{_counted(len(report.gone), 'object')} {verb}, {size:,} bytes"
+        told = f"{counted(len(report.gone), 'object')} {verb}, {size:,} bytes"
     else:
         told = "nothing removed" if report.failed else "nothing to delete"
     if report.waiting:
-        told += f"; {_counted(len(report.waiting), 'object')} left until the grace has ended"
+        told += f"; {counted(len(report.waiting), 'object')} left until the grace has ended"
     return told
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

@@ -1,7 +1,8 @@
 """Conditions on rows: Iceberg's expressions, and which rows of a snapshot satisfy one.
 
 `condition` binds an expression, or one that `text` reads, to the snapshot's schema; `values` fits
-what columns are compared with to their types. `tree` is what it says in a form that is asked fast,
+what columns are compared with to their types. `mistakes` says what to write instead of what cannot
+be read. `tree` is what it says in a form that is asked fast,
 which `quick_text` reads of simple text at once. `matching_rows` finds its rows: by what manifests
 say of files, of which `snapshot_entries` are kept, by the statistics of row groups
 (`puffin_ann.lake.read.files`), and of what is left by the rows themselves (`evaluate`).

@@ -56,6 +56,7 @@ from puffin_ann.lake.read.conditions.values import (
     UnfitValueError,
     fitted,
 )
+from puffin_ann.lake.read.data.types_in_words import columns_in_words, type_in_words
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +215,7 @@ class _NormalForm(BooleanExpressionVisitor[BooleanExpression]):
     def visit_unbound_predicate(self, predicate: UnboundPredicate) -> BooleanExpression:
         field = self._field(predicate)
         kind = field.field_type
-        where = f"where: column {field.name!r} of {self._owner} is of type {kind}"
+        where = f"where: column {field.name!r} of {self._owner} is of type {type_in_words(kind)}"
         if isinstance(predicate, StartsWith | NotStartsWith) and not isinstance(kind, StringType):
             raise QueryError(f"{where}; like compares columns of text")
         if isinstance(predicate, IsNaN | NotNaN) and not isinstance(kind, NUMBERS):
@@ -224,9 +225,10 @@ class _NormalForm(BooleanExpressionVisitor[BooleanExpression]):
             if isinstance(fitting, UnboundPredicate):
                 fitting.bind(self._schema, case_sensitive=True)
         except UnfitValueError as error:
-            raise QueryError(f"{where}, which {_shown(predicate)} does not fit: {error}") from None
+            unfit = _shown(predicate, kind)
+            raise QueryError(f"{where}, which {unfit} does not fit: {error}") from None
         except (ValueError, TypeError, ArithmeticError):
-            raise QueryError(f"{where}, which {_shown(predicate)} does not fit") from None
+            raise QueryError(f"{where}, which {_shown(predicate, kind)} does not fit") from None
         if isinstance(fitting, NotEqualTo | NotIn | NotNaN | NotStartsWith):
             return And(NotNull(term=predicate.term), fitting)
         return fitting
@@ -240,11 +242,9 @@ class _NormalForm(BooleanExpressionVisitor[BooleanExpression]):
         try:
             field = self._schema.find_field(name, case_sensitive=True)
         except ValueError:
-            names = ", ".join(
-                f"{column.name} ({column.field_type})" for column in self._schema.fields
-            )
             raise ColumnNotFoundError(
-                f"where: {self._owner} has no column {quoted(name)}; it has: {names}"
+                f"where: {self._owner} has no column {quoted(name)}; it has: "
+                f"{columns_in_words(self._schema)}"
             ) from None
         path = path_to(self._schema, field.field_id)
         if not path:
@@ -256,12 +256,23 @@ class _NormalForm(BooleanExpressionVisitor[BooleanExpression]):
         return field
 
 
-def _shown(predicate: UnboundPredicate) -> str:
+def _shown(predicate: UnboundPredicate, kind: IcebergType) -> str:
+    """Return what does not fit a column's type: of a list those members, where it is some."""
     if isinstance(predicate, LiteralPredicate):
         return shortened(_value_shown(predicate.literal))
     if isinstance(predicate, SetPredicate):
-        return shortened(", ".join(sorted(map(_value_shown, predicate.literals))))
+        members = predicate.literals
+        unfit = [member for member in members if not _fits(member, kind)]
+        return shortened(", ".join(sorted(map(_value_shown, unfit or members))))
     return "a question for null or NaN"
+
+
+def _fits(literal: Literal[Any], kind: IcebergType) -> bool:
+    try:
+        fitted(literal, kind)
+    except UnfitValueError:
+        return False
+    return True
 
 
 def _value_shown(literal: Literal[Any]) -> str:

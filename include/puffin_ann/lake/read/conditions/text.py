@@ -7,10 +7,15 @@ from functools import lru_cache
 from pyiceberg.expressions import BooleanExpression
 
 from puffin_ann.errors import QueryError
+from puffin_ann.lake.read.conditions.mistakes import mistake_in
 
 EXAMPLE = "price < 20 and category in ('tea', 'coffee')"
 MOST_CHARACTERS = 100_000
 """Of a condition as text: the parser takes time and memory for each."""
+_MOST_READ = (
+    f"{MOST_CHARACTERS} at most are read as text; from Python, pass an expression of PyIceberg's, "
+    "which may be of any length, such as In('id', [1, 2, 3])"
+)
 MOST_EXPONENT = 400
 """Of a number: beyond that of any that a column can have."""
 MOST_DIGITS = 640
@@ -49,20 +54,17 @@ def parsed(where: str) -> BooleanExpression:
     from pyparsing import ParseBaseException
 
     if len(where) > MOST_CHARACTERS:
-        raise QueryError(f"where has {len(where)} characters; {MOST_CHARACTERS} at most are read")
+        raise QueryError(f"where has {len(where)} characters; {_MOST_READ}")
     written = _TOKENS.sub(_written_out, where)
     if len(written) > MOST_CHARACTERS:
         raise QueryError(
-            f"where has {len(written)} characters, powers of ten written out; {MOST_CHARACTERS} at "
-            "most are read"
+            f"where has {len(written)} characters, powers of ten written out; {_MOST_READ}"
         )
     try:
         found = parse(written)
     except ParseBaseException as error:
         raise QueryError(
-            f"where {quoted(where)} cannot be read{_place(written, error.loc)}; it takes "
-            "comparisons of a column with values, text in single quotes, values of one kind in a "
-            f"list, joined by and, or and not: {EXAMPLE}"
+            f"where {quoted(where)} cannot be read{_why(where, written, error.loc)}"
         ) from None
     except RecursionError:
         raise QueryError(
@@ -100,6 +102,24 @@ def _written_out(token: re.Match[str]) -> str:
         )
     digits = format(Decimal(number), "f")
     return digits if "." in digits else f"{digits}.0"
+
+
+def _why(where: str, written: str, stopped: int) -> str:
+    """Return words for why, or from where on, a text cannot be read, and for what can.
+
+    Args:
+        where: the text.
+        written: the same as the parser was given it.
+        stopped: as for `_place`.
+    """
+    # Of what begins and does not end, no token is what it seems.
+    mistake = None if where.count("'") % 2 else mistake_in(where)
+    if mistake is not None:
+        return f": {shortened(mistake)}"
+    return (
+        f"{_place(written, stopped)}; it takes comparisons of a column with values, text in single "
+        f"quotes, values of one kind in a list, joined by and, or and not: {EXAMPLE}"
+    )
 
 
 def _place(where: str, stopped: int) -> str:

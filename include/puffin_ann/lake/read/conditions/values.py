@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from pyiceberg.expressions.literals import (
-    BooleanLiteral,
     DateLiteral,
     DecimalLiteral,
     DoubleLiteral,
@@ -167,7 +166,9 @@ def _moment(literal: Literal[Any], kind: IcebergType) -> Literal[Any] | Beyond:
     _, form = _TEXTS[type(kind)]
     if isinstance(literal, StringLiteral):
         return _read(literal.value, kind)
-    if isinstance(literal, BooleanLiteral):
+    if not isinstance(literal, DateLiteral | TimeLiteral | TimestampLiteral):
+        # PyIceberg takes numbers, too, for days or microseconds since 1970: `at > 2024` would be
+        # true of nearly all that is later.
         raise UnfitValueError(form)
     if isinstance(literal, TimestampLiteral) and isinstance(kind, DateType):
         days, rest = divmod(literal.value, _MICROSECONDS_OF_A_DAY)
@@ -175,13 +176,13 @@ def _moment(literal: Literal[Any], kind: IcebergType) -> Literal[Any] | Beyond:
             raise UnfitValueError("it has a time of day; a date has none")
         return DateLiteral(days)
     if isinstance(literal, DateLiteral) and isinstance(kind, TimestampType):
-        return TimestampLiteral(literal.value * _MICROSECONDS_OF_A_DAY)
+        literal = TimestampLiteral(literal.value * _MICROSECONDS_OF_A_DAY)
     try:
         found = literal.to(kind)
     except (ValueError, TypeError, ArithmeticError):
         raise UnfitValueError(form) from None
+    # A literal of PyIceberg's, made by hand, can be beyond any that it makes of a moment.
     limits = IntegerType if isinstance(kind, DateType) else LongType
-    # Numbers count the days, or microseconds.
     return found if limits.min <= found.value <= limits.max else _side(found.value)
 
 

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,6 +25,7 @@ from pyiceberg.table import Table
 from puffin_ann.errors import DataFileError, FormatError, PuffinFormatError
 from puffin_ann.lake.catalog.scope import scope_of
 from puffin_ann.lake.read.errors import reading
+from puffin_ann.lake.read.parquet_streams import StreamedParquetFile
 from puffin_ann.lake.store.ranges import Range, read_ranges
 from puffin_ann.lake.store.sparse_file import SparseFile
 from puffin_ann.settings import MIB, settings
@@ -250,8 +251,8 @@ class ChunkReader:
         for (start, _), content in zip(part.extents, data, strict=True):
             chunks.put(start, content)
         with reading(file.path):
-            parquet = pq.ParquetFile(pa.PythonFile(chunks, mode="r"), metadata=part.metadata)
-            table = parquet.read_row_group(number, columns=part.names, use_threads=False)
+            parquet = StreamedParquetFile(cast(BinaryIO, chunks), part.metadata)
+            table = parquet.read_row_group(number, columns=part.names)
         found: Columns = {}
         for name in part.names:
             # A name selects by prefix of the leaf's path, which may take in others ("a", "a.b").

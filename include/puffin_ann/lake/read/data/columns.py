@@ -1,4 +1,4 @@
-"""Columns of single rows or of row groups of data files, in the table's current schema."""
+"""Columns of single rows or of row groups of data files, in a schema of their table."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -40,7 +40,7 @@ def read_rows(
 
 
 class ColumnReader:
-    """Reads columns of the table's current schema from data files.
+    """Reads columns of one schema of the table's from data files.
 
     Values are promoted to the types of that schema, and are null (or the column's initial default)
     in files written before the column was added. What was read is kept in memory, see
@@ -49,6 +49,7 @@ class ColumnReader:
     Args:
         table: the table the files belong to.
         columns: top-level columns, in the order of the result.
+        schema: of the table's, that names them and has their types; None is the current one.
 
     Attributes:
         bytes_read: of the files, so far; what was in memory does not count.
@@ -57,9 +58,10 @@ class ColumnReader:
         ColumnNotFoundError: no such column.
     """
 
-    def __init__(self, table: Table, columns: Sequence[str]) -> None:
+    def __init__(self, table: Table, columns: Sequence[str], schema: Schema | None = None) -> None:
         self._table = table
-        self._schema = select(table, columns)
+        self._schema = select(table, columns, schema)
+        self._schema_id = table.schema().schema_id if schema is None else schema.schema_id
         self._chunks = ChunkReader(table)
         self._names = tuple(columns)
 
@@ -179,7 +181,7 @@ class ColumnReader:
         metadata = self._table.metadata
         # A schema or a partition spec never changes under its id.
         key = (
-            metadata.current_schema_id,
+            self._schema_id,
             self._names,
             metadata.format_version,
             tuple(spec.spec_id for spec in metadata.partition_specs),

@@ -1,4 +1,4 @@
-"""Rows as a data file has them, in the current schema of its table."""
+"""Rows as a data file has them, in a schema of its table."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,23 +14,31 @@ from puffin_ann.errors import ColumnNotFoundError, UnsupportedTableError
 from puffin_ann.lake.catalog.tables import name_of
 
 
-def select(table: Table, columns: Sequence[str]) -> Schema:
-    """Return the fields of some top-level columns of a table's current schema.
+def select(table: Table, columns: Sequence[str], schema: Schema | None = None) -> Schema:
+    """Return the fields of some top-level columns.
+
+    Args:
+        table: that has them.
+        columns: their names.
+        schema: of the table's, that names them; None is the current one.
 
     Raises:
         ColumnNotFoundError: there is no such column.
     """
-    by_name = {field.name: field for field in table.schema().fields}
+    current = table.schema()
+    schema = current if schema is None else schema
+    by_name = {field.name: field for field in schema.fields}
     for name in columns:
         if name not in by_name:
+            when = "" if schema.schema_id == current.schema_id else " in the snapshot asked for"
             raise ColumnNotFoundError(
-                f"{name_of(table)} has no column {name!r}; it has: {', '.join(by_name)}"
+                f"{name_of(table)} has no column {name!r}{when}; it has: {', '.join(by_name)}"
             )
     return Schema(*(by_name[name] for name in columns))
 
 
 class Projection:
-    """Turns columns of one data file into those of the table's current schema.
+    """Turns columns of one data file into those of a schema of its table.
 
     Values are promoted to the types of that schema, and are null (or the column's initial default)
     in files written before the column was added.

@@ -10,6 +10,7 @@ from pyiceberg.types import DoubleType, FloatType, ListType, NestedField
 
 from puffin_ann.errors import ColumnNotFoundError, UnsupportedColumnError
 from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.lake.read.data.types_in_words import columns_in_words, type_in_words
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def vector_column(
     element = _element(field)
     if element is None:
         raise UnsupportedColumnError(
-            f"column {name!r} of {owner} is of type {field.field_type}; "
+            f"column {name!r} of {owner} is of type {type_in_words(field.field_type)}; "
             "a vector column is list<float> or list<double>"
         )
     return VectorColumn(
@@ -77,8 +78,9 @@ def _top_level(schema: Schema, name: str, owner: str) -> NestedField:
     for field in schema.fields:
         if field.name == name:
             return field
-    names = ", ".join(f"{field.name} ({field.field_type})" for field in schema.fields)
-    raise ColumnNotFoundError(f"{owner} has no top-level column {name!r}; it has: {names}")
+    raise ColumnNotFoundError(
+        f"{owner} has no top-level column {name!r}; it has: {columns_in_words(schema)}"
+    )
 
 
 def _mapped_names(mapping: NameMapping | None, field_id: int) -> tuple[str, ...] | None:

@@ -31,17 +31,21 @@ from puffin_ann.lake.read.files.manifests import Entry, Statistics
 ByPartition = Callable[[StructProtocol], bool]
 
 
-def may_match(table: Table, row_filter: BooleanExpression) -> Callable[[Entry], bool]:
+def may_match(
+    table: Table, row_filter: BooleanExpression, schema: Schema | None = None
+) -> Callable[[Entry], bool]:
     """Return what tells of an entry, by its partition and statistics, if rows of it may match.
 
     Args:
-        table: whose current schema the filter speaks of.
+        table: that has the rows.
         row_filter: what rows have to match.
+        schema: of the table's, of which the filter speaks; None is the current one.
 
     Raises:
         ValueError, TypeError: the filter does not fit the schema.
     """
-    return Pruning(table.schema(), table.specs(), row_filter).may_match
+    schema = table.schema() if schema is None else schema
+    return Pruning(schema, table.specs(), row_filter).may_match
 
 
 class Pruning:

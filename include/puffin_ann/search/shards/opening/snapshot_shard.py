@@ -329,7 +329,7 @@ class SnapshotShard:
     def _compared(self, allowed: AllowedRows, queries: int) -> tuple[float, float]:
         """Return the seconds of a query, rows that may be answered gathered, or where they lie."""
         rows = self.allowed(allowed)
-        sharing = math.inf if rows.is_gathered else allowed.asked
+        sharing = math.inf if rows.is_gathered else allowed.sharing
         if 4 * rows.count * self._dimension > GATHERED_BYTES:  # they are copied again each time
             sharing = queries
         return (
@@ -340,7 +340,7 @@ class SnapshotShard:
                 self._dimension,
                 queries,
                 self.loaded.engine.coding_after(0),
-                allowed.asked,
+                allowed.sharing,
             ),
         )
 
@@ -353,8 +353,8 @@ class SnapshotShard:
 
     def _passing(self, allowed: AllowedRows) -> int:
         """Return how wide a search with the other rows masked is at least."""
-        share = self._share(allowed)
-        return ways.passing(share, allowed.sifted.near_short(share))
+        share = allowed.share
+        return ways.passing(share, allowed.sifted.near_short(share), self._share(allowed))
 
     def _share(self, allowed: AllowedRows) -> float:
         """Return the share of the shard's rows that may be answered."""

@@ -31,7 +31,7 @@ from puffin_ann.lake.read.conditions.condition import read_condition
 from puffin_ann.lake.read.conditions.matching_rows import matching_rows
 from puffin_ann.lake.read.diff.coverage_diff import ALL
 from puffin_ann.lake.read.files.live_files import live_files
-from tests.support.conditions import a_condition
+from tests.support.lake.conditions import a_condition
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),

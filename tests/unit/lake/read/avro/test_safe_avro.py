@@ -14,8 +14,8 @@ from puffin_ann.errors import DataFileError, OutputLimitError
 from puffin_ann.lake.read.avro.blocks import SMALLEST_LIMIT
 from puffin_ann.lake.read.avro.safe_avro import records_of
 from puffin_ann.lake.read.files.manifests import read_manifest_list
-from tests.support import avro_files
-from tests.support.avro_files import COMPRESS, block, number, text
+from tests.support.indexes import avro_files
+from tests.support.indexes.avro_files import COMPRESS, block, number, text
 
 FIELDS = [
     {"name": "name", "type": "string", "field-id": 1},

@@ -3,17 +3,19 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyiceberg.expressions import EqualTo, GreaterThan
+from pyiceberg.expressions import EqualTo, GreaterThan, In
 from pyiceberg.expressions.visitors import bind
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     DecimalType,
+    DoubleType,
     FloatType,
     IntegerType,
     ListType,
     LongType,
     NestedField,
     StringType,
+    StructType,
 )
 
 from puffin_ann.errors import ColumnNotFoundError, QueryError
@@ -27,6 +29,20 @@ SCHEMA = Schema(
     NestedField(5, "cost", DecimalType(9, 2), required=False),
     NestedField(6, "weight", FloatType(), required=False),
     NestedField(7, "count", LongType(), required=True),
+    NestedField(
+        8,
+        "place",
+        StructType(
+            NestedField(9, "city", StringType(), required=False),
+            NestedField(
+                10,
+                "at",
+                ListType(11, StructType(NestedField(12, "x", DoubleType(), required=False))),
+                required=False,
+            ),
+        ),
+        required=False,
+    ),
 )
 ROWS = pa.table(
     {
@@ -107,7 +123,26 @@ def test_rows_that_match(where, rows):
         ("", QueryError, "cannot be read: it is empty"),
         ("cost << 20", QueryError, "cannot be read from 'cost << 20' on"),
         ("id = 1 and word = 'tea", QueryError, 'text that begins at "\'tea" has no end'),
-        ("id in (1, 'x')", QueryError, "values of one kind in a list"),
+        ("id in (1, 'x')", QueryError, "'x' in the list is text, and 1 is a whole number"),
+        ("cost in (364, 4521.49)", QueryError, r"4521.49 in the list is a .* point.*write 364\.0$"),
+        ("cost in (1.5, 2.5, 3)", QueryError, r"3 in the list is a whole number.*write 3\.0$"),
+        ("cost > 1 and word in ('x', tea)", QueryError, "tea in the list .* in single quotes"),
+        ("word in ('x', null)", QueryError, r"write column in \(...\) or column is null"),
+        ("id in (1, 2.5 or id", QueryError, "values of one kind in a list"),
+        ("word = null", QueryError, "null is compared with nothing; write word is null$"),
+        ("not NULL != word", QueryError, "null is compared with nothing; write word is not null$"),
+        ("id = 1 and place.city = null", QueryError, "write place.city is null$"),
+        ("weight = nan", QueryError, "NaN is compared with nothing; write weight is nan$"),
+        ("word = 'is = null' or", QueryError, "cannot be read (at its end|from 'or' on)"),
+        ("word in ('x', 'y', 5.5)", QueryError, "5.5 in the list is a number with a point"),
+        ("id in (1, 2, 99999999999, '7')", QueryError, "'7' in the list is text"),
+        ("id in ('1', 'x', '3.5')", QueryError, "of type int, which 'x', '3.5' does|'3.5', 'x' "),
+        ("place = 1", QueryError, r"type struct<city: string, at: list<struct<x: double>>>, whi"),
+        (
+            "no = 1",
+            ColumnNotFoundError,
+            r"place \(struct<city: string, at: list<struct<x: double>>",
+        ),
         ("word like '%a'", QueryError, "like takes text that ends with its only %"),
         ("word is nan", QueryError, "of type string, which has no NaN"),
         ("embedding is not nan", QueryError, "of type list<float>, which has no NaN"),
@@ -163,6 +198,13 @@ def test_an_error_speaks_of_like_where_it_is_written(monkeypatch):
 def test_conditions_written_alike_have_one_key():
     assert read("id > 1").key == read("id  >  1").key
     assert read("id > 1").key != read("id > 2").key
+
+
+def test_a_text_that_is_too_long_is_told_the_way_out():
+    many = list(range(20_000))
+    with pytest.raises(QueryError, match=r"100000 at most .* expression .* such as In\('id', \["):
+        read(f"id in ({', '.join(map(str, many))})")
+    assert found(In("id", many)) == [0, 1, 3]
 
 
 MANY = ", ".join(f"'{'x' * 20}{number}'" for number in range(2000))

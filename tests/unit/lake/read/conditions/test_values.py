@@ -19,6 +19,7 @@ from pyiceberg.expressions import (
     NotEqualTo,
     NotIn,
 )
+from pyiceberg.expressions.literals import DateLiteral, TimestampLiteral
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
@@ -193,7 +194,11 @@ def test_zero_has_no_sign(name):
         (EqualTo("at", date(2024, 2, 29)), [1]),
         (EqualTo("when", NOON.replace(tzinfo=UTC)), [0]),
         (EqualTo("clock", time(12)), [0]),
-        (LessThan("at", 2**70), [0, 1]),
+        (In("day", [date(2024, 2, 29), date(1, 1, 1)]), [0, 1]),
+        (In("at", [NOON, datetime(2024, 2, 29)]), [0, 1]),
+        (GreaterThan("clock", time(11)), [0]),
+        (LessThan("at", TimestampLiteral(2**70)), [0, 1]),
+        (LessThan("at", DateLiteral(2**40)), [0, 1]),
     ],
 )
 def test_values_may_be_written_so(where, rows):
@@ -221,6 +226,20 @@ def test_values_may_be_written_so(where, rows):
         ("when = '2024-01-01'", "'2024-01-31T14:30:00Z'"),
         ("clock = '12:00:00+02:00'", "a time is written as '14:30:00'"),
         ("clock = '25:00'", "a time is written as '14:30:00'"),
+        ("day > 5", "'day' of demo.words is of type date, which 5 .* written as '2024-01-31'"),
+        ("day in (19700, 19800)", "a date is written as '2024-01-31'"),
+        ("day between 19700 and 19800", "a date is written as '2024-01-31'"),
+        ("day > 5.0", "a date is written as '2024-01-31'"),
+        ("at > 2024", "'at' of demo.words is of type timestamp, which 2024 .* '2024-01-31T14:30"),
+        ("not (at in (2024, 2025) or small = 1)", "'2024-01-31T14:30:00'.*without a time zone"),
+        ("when > 5", "of type timestamptz, which 5 does not fit.*'2024-01-31T14:30:00Z'"),
+        ("clock > 5", "of type time, which 5 does not fit: a time is written as '14:30:00'"),
+        (GreaterThan("day", 5), "a date is written as '2024-01-31'"),
+        (GreaterThan("at", 5), "'2024-01-31T14:30:00'.*without a time zone"),
+        (LessThan("at", 2**70), "'2024-01-31T14:30:00'.*without a time zone"),
+        (In("when", [5, 6]), "'2024-01-31T14:30:00Z'"),
+        (NotEqualTo("clock", 5), "a time is written as '14:30:00'"),
+        (EqualTo("clock", NOON), "a time is written as '14:30:00'"),
         ("word = 1", "text stands in single quotes"),
         ("open = 1", "true or false"),
         ("raw = 'ab'", r"EqualTo\('name', b'...'\)"),

@@ -11,7 +11,7 @@ from pyroaring import BitMap
 from puffin_ann.lake.read.diff.coverage_diff import Covered, CoveredColumns, Difference, difference
 from puffin_ann.lake.read.diff.manifest_diff import changes
 from puffin_ann.lake.read.files.live_files import files_of
-from tests.support.manifest_history import STEPS, ManifestHistory
+from tests.support.lake.manifest_history import STEPS, ManifestHistory
 
 
 def covered_at(history: ManifestHistory, number: int, seed: int = 0) -> list[Covered]:

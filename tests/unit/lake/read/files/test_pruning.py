@@ -23,7 +23,7 @@ from puffin_ann.lake.read.files.live_files import live_files
 from puffin_ann.lake.read.files.manifests import Entry, FileContent, Statistics
 from puffin_ann.lake.read.files.pruning import may_match
 from puffin_ann.search.row_by_key import vector_of_row
-from tests.support import avro_files
+from tests.support.indexes import avro_files
 
 UUIDS = (uuid.UUID(int=1), uuid.UUID(int=2**127))
 DAY = dt.datetime(2024, 2, 28, 12, 30)

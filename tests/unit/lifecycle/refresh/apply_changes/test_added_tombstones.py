@@ -14,7 +14,7 @@ from puffin_ann.lifecycle.refresh.apply_changes.added_tombstones import (
     load_tombstones,
 )
 from puffin_ann.search.version.index_version import IndexVersion
-from tests.support.blob_samples import sample_coverage, sample_routing
+from tests.support.indexes.blob_samples import sample_coverage, sample_routing
 
 ROWS = 100_000
 

@@ -1,0 +1,97 @@
+"""Rows are found as well under conditions as the gate asked for, whatever these have to do with it.
+
+Those that may be answered lie anywhere, near the queries, or far from them, where the nearest that
+a search meets first may not be answered.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from puffin_ann import open_index
+from puffin_ann.ann.exact import brute_force
+from puffin_ann.search.conditions import ways
+from puffin_ann.search.conditions.ways import Cost, Growing, Way
+from puffin_ann.search.explain.explanation import explanation_of
+from tests.support.lifecycle import builds
+from tests.support.paths import SAMPLE
+
+ROWS, QUERIES, K, TARGET = 4_000, 100, 10, 0.9
+
+DEAR = 1000.0
+"""How many times as much it costs to compare rows, as if there were as many times more of them."""
+
+
+@pytest.fixture
+def built(catalog):
+    """Build an index; returns it, its vectors, queries of one region, and how far rows are of it.
+
+    The rows have their place in that order, and another drawn, in columns.
+    """
+    words = pq.read_table(SAMPLE, columns=["embedding"])
+    every = np.stack(words["embedding"].to_numpy(zero_copy_only=False)).astype(np.float32)
+    vectors, others = every[:ROWS], every[ROWS:]
+    region = others[0]
+    queries = others[np.argsort(((others - region) ** 2).sum(axis=1))[:QUERIES]]
+    rank = np.argsort(np.argsort(((vectors - region) ** 2).sum(axis=1)))
+    draw = np.random.default_rng(3).permutation(ROWS)
+    rows = words.slice(0, ROWS)
+    rows = rows.append_column("rank", pa.array(rank)).append_column("draw", pa.array(draw))
+    table = catalog.create_table("demo.words", schema=rows.schema)
+    table.append(rows)
+
+    def build(algorithm):
+        declared = builds.declaration(
+            algorithm=algorithm, shards=2, partitions_per_shard=8, gate={}, recall_target=TARGET
+        )
+        builds.build(declared, "run")
+        index = open_index(table.refresh(), builds.INDEX)
+        return index, vectors, queries, {"rank": rank, "draw": draw}
+
+    return build
+
+
+def recall(answers, queries, vectors):
+    found = answers["distance"].to_numpy().reshape(len(queries), K)
+    _, nearest = brute_force.search(queries, vectors, K, "l2")
+    return float((found <= nearest[:, -1:] * np.float32(1 + 1e-5)).mean())
+
+
+@pytest.mark.parametrize("algorithm", ["vamana", "hnsw", "ivf_pq"])
+def test_the_target_is_reached_by_every_way_whatever_a_condition_has_to_do_with_the_vectors(
+    built, algorithm, monkeypatch
+):
+    index, vectors, queries, places = built(algorithm)
+    conditions = {
+        f"{column} {sign} {most}": sign == "<"
+        for column, sign in (("draw", "<"), ("rank", "<"), ("rank", ">="))
+        for most in (ROWS // 10, ROWS // 2, ROWS * 9 // 10)
+    }
+    used = set()
+    for where, is_below in conditions.items():
+        column, _, most = where.split()
+        allowed = (places[column] < int(most)) == is_below
+        for way, cost in [(None, 1.0), (None, DEAR), (Way.MASK, 1.0), (Way.SIFT, 1.0)]:
+            with monkeypatch.context() as patch:
+                dear(patch, cost)
+                index._shards.way = way
+                answers = index.search(queries, K, where=where)
+                assert recall(answers, queries, vectors[allowed]) >= TARGET, (where, way, cost)
+                told = explanation_of(index.search(queries, K, where=where, explain=True))
+                used |= {
+                    shard.way.split()[0] for shard in told.shards if (way, cost) == (None, DEAR)
+                }
+    # By the default choice: rows that are compared are copied, or lie where they are.
+    assert {"masked", "sifted"} < used <= {"masked", "sifted", "copied", "allowed"}
+
+
+def dear(patch, times):
+    """Have it cost so many times as much to compare rows."""
+
+    def more(cost):
+        return Cost(cost.batch * times, cost.single * times)
+
+    by_bytes = ways.COMPARED_BY_BYTES
+    patch.setattr(ways, "COMPARED", more(ways.COMPARED))
+    patch.setattr(ways, "COMPARED_BY_BYTES", Growing(more(by_bytes.narrow), more(by_bytes.wide)))

@@ -1,0 +1,42 @@
+"""To copy rows is dealt out among the queries that copies would have served."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from puffin_ann.ann.exact.compared_rows import Coding
+from puffin_ann.search.conditions.ways import Sifted
+from puffin_ann.search.shards.costs import Costs
+
+ROWS = 1_000_000
+
+
+@pytest.fixture
+def costs():
+    routing = SimpleNamespace(
+        algorithm="vamana", dimension=128, search_width=16, graph_ids=range(4), shards=range(4)
+    )
+    return Costs(SimpleNamespace(routing=routing, vectors=ROWS), lambda: Coding.NEVER)
+
+
+def allowed(share: float, sharing: int) -> SimpleNamespace:
+    return SimpleNamespace(
+        rows_answered=round(share * ROWS),
+        share=share,
+        gathered=None,
+        sharing=sharing,
+        sifted=Sifted(),
+    )
+
+
+def test_rows_are_copied_once_enough_queries_asked_that_copies_would_have_served(costs):
+    pays = [
+        costs.comparing_pays(allowed(0.1, sharing), 8, fits=True, is_told=False)
+        for sharing in (8, 10_000)
+    ]
+    assert pays == [False, True]
+
+
+@pytest.mark.parametrize(("share", "lose"), [(0.001, False), (0.1, True)])
+def test_of_few_rows_copies_would_have_served_who_is_sifted_of_many_not(costs, share, lose):
+    assert costs.copies_lose((60.0, 30.0), allowed(share, 1), 100) is lose
