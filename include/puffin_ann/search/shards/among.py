@@ -181,17 +181,17 @@ class _Asked:
         sifted.add_rows(*_seen(sights))
         if short.any():
             sifted.add_short(*_seen(sights[short]))
-        if self._copies_lose(share):
-            self._allowed.settled += int(np.count_nonzero(enough & asked))
+        left_alone = 1.0 - self._gain_of_copies(share)
+        self._allowed.settled += left_alone * int(np.count_nonzero(enough & asked))
         return sources, enough
 
-    def _copies_lose(self, share: float) -> bool:
-        """Tell whether queries that are sifted so lose nothing by rows not being copied."""
+    def _gain_of_copies(self, share: float) -> float:
+        """Return what queries that are sifted so would gain by rows being copied, as a share."""
         costs, allowed, queries = self._among._costs, self._allowed, len(self._queries)
         return allowed.decisions.of(
-            ("lose", self._key),
+            ("gain", self._key),
             allowed.asked,
-            lambda: costs.copies_lose(self._effort(share), allowed, queries),
+            lambda: costs.gain_of_copies(self._effort(share), allowed, queries),
         )
 
     def search(self, left: Vectors) -> list[Source]:
