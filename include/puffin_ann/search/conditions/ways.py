@@ -332,6 +332,8 @@ class Sifted:
 
     def take_turn(self, queries: int) -> int:
         """Return how many of some queries to sift although it does not pay."""
+        if not self.seen:  # who asks first tells something
+            return min(1, queries)
         self.unasked += queries
         turns = self.unasked // self.apart
         if turns:

@@ -101,7 +101,7 @@ class Among:
             recorder.ways_expected = asked.ways_expected()
             recorder.queries_sharing = allowed.sharing
             enter("search the index")
-        if not share or not (is_told or asked.may_pay()):
+        if not share or not (is_told or asked.may_pay() or asked.is_unknown()):
             return self._search(queries, *wanted, allowed)
         pays = (lambda: True) if is_told else asked.pays
         sources = sift_first(queries, asked.sift, pays, asked.search, allowed.sifted, share)
@@ -132,6 +132,22 @@ class _Asked:
             ("may sift", self._key),
             self._allowed.asked,
             lambda: costs.sifting_may_pay(self._wide, self._share, self._allowed, queries),
+        )
+
+    def is_unknown(self) -> bool:
+        """Tell whether others would be masked, of which it is not known if they lie near queries.
+
+        Walks with a mask are to be trusted only where that is known.
+        """
+        allowed = self._allowed
+        if allowed.sifted.seen or allowed.share == 1.0:
+            return False
+        return allowed.decisions.of(("unknown", self._key), allowed.asked, self._is_masked)
+
+    def _is_masked(self) -> bool:
+        allowed, queries = self._allowed, self._queries
+        return not self._among._costs.comparing_pays(
+            allowed, len(queries), fits=fits(allowed, queries), is_told=False
         )
 
     def pays(self) -> bool:
