@@ -149,7 +149,8 @@ condition (packages and 40,000 glosses, 384 dimensions)."""
 DISTRUSTED = 4.0
 """So many times what a search with a mask takes may be spent on comparing rows, which misses none,
 where they lie apart as `EVEN` has it: walks end among rows that may not be answered. Of 20,000 rows
-in clusters far from each other, of which the nearest are masked, every other answer was missed."""
+in clusters far from each other, of which the nearest are masked, every other answer was missed; by
+twice and three times as much, one of ten, and fewer."""
 
 PRIOR = 64
 """Rows that the share of all rows counts for, beside those that were seen near queries."""
