@@ -232,7 +232,7 @@ def _timed(index: Any, asked: Asked, rounds: int, *, is_single: bool) -> Timed:
 def _let_go(index: Any, where: str) -> None:
     """Forget rows that were gathered under a condition, of each shard or of all, and who asked."""
     allowed = index._allowed(where)
-    allowed.gathered, allowed.asked, allowed.settled = None, 0, 0
+    allowed.gathered, allowed.asked, allowed.settled = None, 0, 0.0
     allowed.decisions.clear()
     for rows in allowed._shards.all():
         rows._gathered = None

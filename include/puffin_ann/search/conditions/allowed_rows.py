@@ -46,7 +46,8 @@ class AllowedRows:
         rows_to_scan: live rows outside the index that are allowed.
         sifted: how queries fared whose nearest rows were sifted.
         asked: queries under the condition so far.
-        settled: those of them that were sifted for less than comparing copies takes.
+        settled: how many of them would have gained nothing by rows being copied, as sifted ones do;
+            who would have gained a part of what others do counts as the rest of a query.
         decisions: which ways were found to cost least.
     """
 
@@ -75,7 +76,7 @@ class AllowedRows:
             rows[path] if where is ALL else len(where) for path, where in self.scanned.items()
         )
         self.sifted = Sifted()
-        self.asked = self.settled = 0
+        self.asked, self.settled = 0, 0.0
         self.decisions = Decisions()
         self._shards = KeptShards()
         self._gathered: Gathered | None = None
@@ -93,12 +94,12 @@ class AllowedRows:
 
     @property
     def sharing(self) -> int:
-        """Queries among which it is dealt out to copy rows: copies would have served them.
+        """Queries among which it is dealt out to copy rows: they would have gained by copies.
 
         Those are counted that asked so far, and as many that are to come: how long something has
         gone on is all there is to tell how long it will.
         """
-        return 2 * (self.asked - self.settled)
+        return round(2 * (self.asked - self.settled))
 
     @property
     def skips_rows(self) -> bool:

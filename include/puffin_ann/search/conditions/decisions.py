@@ -1,6 +1,7 @@
 """What was found to cost least under a condition: not every query has it found out again."""
 
 from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
 
 AGAIN = 4
 """It is found out again once a quarter more queries have asked: what they met tells more. To find
@@ -9,14 +10,16 @@ the first hundred queries do so 25 times, a quarter 16 times."""
 MOST = 64
 """Questions whose answers are kept."""
 
+Answer = TypeVar("Answer")
+
 
 class Decisions:
     """Which way pays, by what is asked; safe for several threads, which may find it out twice."""
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, tuple[bool, int]] = {}
+        self._known: dict[Hashable, tuple[Any, int]] = {}
 
-    def of(self, question: Hashable, asked: int, decide: Callable[[], bool]) -> bool:
+    def of(self, question: Hashable, asked: int, decide: Callable[[], Answer]) -> Answer:
         """Return what was decided, or decide.
 
         Args:
@@ -26,7 +29,8 @@ class Decisions:
         """
         known = self._known.get(question)
         if known is not None and asked <= known[1]:
-            return known[0]
+            answer: Answer = known[0]
+            return answer
         found = decide()
         if len(self._known) >= MOST:
             self._known.clear()

@@ -176,7 +176,7 @@ class Explanation:
             among them; empty where none had to be chosen. To copy and code rows is dealt out among
             `queries_sharing`.
         queries_sharing: queries that have asked under the condition so far, with these, but for
-            those that were sifted for less than comparing copies takes; and as many to come.
+            those that were sifted and would have gained nothing by copies; and as many to come.
         shards: that were searched, those that were asked again after those asked before.
         shards_left_out: how many were not, since they are far from every query.
         files_compared: data files whose rows were compared, by their centroids; None of an index

@@ -101,7 +101,7 @@ class Among:
             recorder.ways_expected = asked.ways_expected()
             recorder.queries_sharing = allowed.sharing
             enter("search the index")
-        if not share or not (is_told or asked.may_pay()):
+        if not share or not (is_told or asked.may_pay() or asked.is_unknown()):
             return self._search(queries, *wanted, allowed)
         pays = (lambda: True) if is_told else asked.pays
         sources = sift_first(queries, asked.sift, pays, asked.search, allowed.sifted, share)
@@ -132,6 +132,22 @@ class _Asked:
             ("may sift", self._key),
             self._allowed.asked,
             lambda: costs.sifting_may_pay(self._wide, self._share, self._allowed, queries),
+        )
+
+    def is_unknown(self) -> bool:
+        """Tell whether others would be masked, of which it is not known if they lie near queries.
+
+        Walks with a mask are to be trusted only where that is known.
+        """
+        allowed = self._allowed
+        if allowed.sifted.seen or allowed.share == 1.0:
+            return False
+        return allowed.decisions.of(("unknown", self._key), allowed.asked, self._is_masked)
+
+    def _is_masked(self) -> bool:
+        allowed, queries = self._allowed, self._queries
+        return not self._among._costs.comparing_pays(
+            allowed, len(queries), fits=fits(allowed, queries), is_told=False
         )
 
     def pays(self) -> bool:
@@ -181,17 +197,17 @@ class _Asked:
         sifted.add_rows(*_seen(sights))
         if short.any():
             sifted.add_short(*_seen(sights[short]))
-        if self._copies_lose(share):
-            self._allowed.settled += int(np.count_nonzero(enough & asked))
+        left_alone = 1.0 - self._gain_of_copies(share)
+        self._allowed.settled += left_alone * int(np.count_nonzero(enough & asked))
         return sources, enough
 
-    def _copies_lose(self, share: float) -> bool:
-        """Tell whether queries that are sifted so lose nothing by rows not being copied."""
+    def _gain_of_copies(self, share: float) -> float:
+        """Return what queries that are sifted so would gain by rows being copied, as a share."""
         costs, allowed, queries = self._among._costs, self._allowed, len(self._queries)
         return allowed.decisions.of(
-            ("lose", self._key),
+            ("gain", self._key),
             allowed.asked,
-            lambda: costs.copies_lose(self._effort(share), allowed, queries),
+            lambda: costs.gain_of_copies(self._effort(share), allowed, queries),
         )
 
     def search(self, left: Vectors) -> list[Source]:

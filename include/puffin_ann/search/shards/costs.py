@@ -64,8 +64,13 @@ class Costs:
         for width, rows in efforts:
             yield self._sifted(width, rows, allowed, queries, other) < other
 
-    def copies_lose(self, effort: tuple[float, float], allowed: AllowedRows, queries: int) -> bool:
-        """Tell whether to sift costs less than to compare rows that were copied before.
+    def gain_of_copies(
+        self, effort: tuple[float, float], allowed: AllowedRows, queries: int
+    ) -> float:
+        """Return what queries that are sifted would gain by rows being copied, as a share.
+
+        It is 1 for what those gain that are answered in the cheapest of the other ways, 0 where to
+        sift takes no more than to compare copies.
 
         Args:
             effort: see `sifting_pays`, as for those below.
@@ -74,7 +79,9 @@ class Costs:
         """
         routing = self._routing
         copies = ways.compared(allowed.rows_answered, routing.dimension, queries, math.inf)
-        return ways.sifted(routing.algorithm, routing.dimension, *effort, queries) < copies
+        sifted = ways.sifted(routing.algorithm, routing.dimension, *effort, queries)
+        others = min(self._others(self._near(allowed), allowed, queries)[1:])
+        return min(1.0, max(0.0, sifted - copies) / max(others - copies, 1e-9))
 
     def comparing_pays(
         self, allowed: AllowedRows, queries: int, *, fits: bool, is_told: bool
@@ -88,6 +95,7 @@ class Costs:
             is_told: whether they are compared, whatever it costs.
         """
         together, in_place, masked = self._others(self._near(allowed), allowed, queries)
+        masked *= ways.worth_of_mask(allowed.share, allowed.sifted.near_short(allowed.share))
         by_shard = together if is_told else min(together, masked)
         return min(together if fits else math.inf, in_place) <= by_shard
 

@@ -358,19 +358,19 @@ def test_rows_are_gathered_once_enough_queries_share_what_that_takes(words, monk
     assert is_gathered == [False, True, True]
 
 
-@pytest.mark.parametrize("lose", [False, True])
-def test_whom_sifting_serves_for_less_has_no_part_in_copying_rows(words, monkeypatch, lose):
+@pytest.mark.parametrize("gain", [1.0, 0.25, 0.0])
+def test_who_would_gain_nothing_has_no_part_in_copying_rows(words, monkeypatch, gain):
     builds.build(builds.declaration(algorithm="vamana"), "run")
     index = open_index(words.refresh(), builds.INDEX)
-    monkeypatch.setattr(Costs, "copies_lose", lambda *_: lose)
+    monkeypatch.setattr(Costs, "gain_of_copies", lambda *_: gain)
     index._shards.way = ways.Way.SIFT
     where, queries = "id < 50", len(QUERIES)
     index.search(QUERIES, 2, where=where)
     allowed = index._allowed(where)
     enough = queries - round(allowed.sifted.short)
     assert enough > 0
-    assert (allowed.asked, allowed.settled) == (queries, enough if lose else 0)
-    assert allowed.sharing == 2 * (queries - allowed.settled)
+    assert (allowed.asked, allowed.settled) == (queries, (1 - gain) * enough)
+    assert allowed.sharing == round(2 * (queries - allowed.settled))
 
 
 def test_a_search_by_a_condition_goes_on_without_a_damaged_shard(words):

@@ -59,3 +59,38 @@ def test_answers_to_queries_far_from_what_is_allowed_are_no_fewer_of_the_nearest
         answers = [index.search(query, K, where=where)["distance"].to_numpy() for query in queries]
         found = np.stack(answers) <= nearest[:, -1:] * np.float32(1 + 1e-5)
         assert found.mean() >= TARGET, where
+
+
+@pytest.mark.parametrize("algorithm", ["vamana", "hnsw"])
+@pytest.mark.parametrize("at_once", [1, 7])
+def test_among_clusters_of_which_the_nearest_is_not_allowed_the_first_queries_find_the_next(
+    catalog, algorithm, at_once
+):
+    """Walks with a mask end in any of the others: one query of two found no row that is near."""
+    rng = np.random.default_rng(12)
+    middles = 4 * rng.normal(size=(50, 96))
+    cluster = rng.integers(50, size=20_000)
+    vectors = (middles[cluster] + rng.normal(size=(20_000, 96))).astype(np.float32)
+    far = np.argsort(np.argsort(((vectors - middles[0]) ** 2).sum(axis=1)))
+    rows = pa.table(
+        {
+            "id": np.arange(len(vectors)),
+            "embedding": pa.FixedSizeListArray.from_arrays(vectors.reshape(-1), 96),
+            "far": far,
+        }
+    )
+    table = catalog.create_table("demo.words", schema=rows.schema)
+    table.append(rows)
+    declared = builds.declaration(algorithm=algorithm, shards=1, gate={}, recall_target=TARGET)
+    builds.build(declared, "run")
+    index = open_index(table.refresh(), builds.INDEX)
+    queries = (middles[0] + rng.normal(size=(66, 96))).astype(np.float32)
+    allowed = far >= len(far) * 3 // 10
+    _, nearest = brute_force.search(queries, vectors[allowed], K, "l2")
+    answers = [
+        index.search(queries[at : at + at_once], K, where=f"far >= {len(far) * 3 // 10}")
+        for at in range(0, len(queries), at_once)
+    ]
+    distances = np.concatenate([found["distance"].to_numpy() for found in answers])
+    found = distances.reshape(-1, K) <= nearest[:, -1:] * np.float32(1 + 1e-5)
+    assert found.mean() >= TARGET

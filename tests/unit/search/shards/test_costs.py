@@ -37,6 +37,9 @@ def test_rows_are_copied_once_enough_queries_asked_that_copies_would_have_served
     assert pays == [False, True]
 
 
-@pytest.mark.parametrize(("share", "lose"), [(0.001, False), (0.1, True)])
-def test_of_few_rows_copies_would_have_served_who_is_sifted_of_many_not(costs, share, lose):
-    assert costs.copies_lose((60.0, 30.0), allowed(share, 1), 100) is lose
+def test_who_is_sifted_gains_by_copies_what_these_take_less_than_that(costs):
+    few, many = allowed(0.001, 1), allowed(0.1, 1)
+    assert costs.gain_of_copies((60.0, 30.0), many, 100) == 0.0
+    wide, wider = (costs.gain_of_copies((width, 30.0), few, 100) for width in (60.0, 90.0))
+    assert 0.0 < wide < wider < 1.0
+    assert costs.gain_of_copies((1e6, 1e6), few, 100) == 1.0

@@ -310,7 +310,8 @@ class SnapshotShard:
 
         def costs_less() -> bool:
             compared, masked = self._costs(allowed, widths)
-            return compared <= masked
+            near = allowed.sifted.near_short(allowed.share)
+            return compared <= masked * ways.worth_of_mask(allowed.share, near)
 
         rows = self.allowed(allowed)
         question = size_of(len(widths)), int(widths.max()), rows.is_gathered
