@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from pyiceberg.table import Table
 from pyiceberg.types import NestedField
 
-from puffin_ann.lake.catalog.tables import schema_of_snapshot
 from puffin_ann.search.explain.recorder import enter
 from puffin_ann.search.included.answers import RowPlaces, kept_values
 from puffin_ann.search.included.kept_columns import KeptColumns
@@ -83,7 +82,7 @@ class Answers:
                 kept = partial(self._kept_values, in_shard, keys)
         return answer_table(
             self._table, self._paths, self._view.sizes, query, rank, distances, keys, columns,
-            schema_of_snapshot(self._table, self._view.snapshot_id), report, kept,
+            self._view.schema(self._table), report, kept,
         )  # fmt: skip
 
     def _kept_values(

@@ -19,7 +19,7 @@ from puffin_ann.errors import DamagedIndexError, DataFileError, FormatError
 from puffin_ann.lake.catalog.tables import name_of, reload_table
 from puffin_ann.search.shards.opening.rows import without_shards
 from puffin_ann.search.version.index_version import IndexVersion
-from puffin_ann.search.version.snapshot_view import LiveState, SnapshotView, live_state, view_of
+from puffin_ann.search.version.snapshot_view import LiveState, SnapshotView, view_of
 from puffin_ann.search.version.versions import find_versions, how_to_build_again
 
 log = logging.getLogger("puffin_ann")
@@ -158,7 +158,7 @@ class Serving(Generic[Bound]):
         best = failed if self._is_reduced else index
         reduced = _without_damaged(best) if best.damaged_shards else None
         if others:
-            chosen, view = cheapest(table, others, live_state(table, failed.view.snapshot_id))
+            chosen, view = cheapest(table, others, failed.view.live(table))
             if reduced is None or view.cost <= reduced.view.cost:
                 log.warning("%s answers instead, %.1f %% covered", chosen.path, 100 * view.coverage)
                 told = f"{error}; {chosen.path} answers instead"
@@ -179,7 +179,7 @@ def _without_damaged(best: Bound) -> Bound:
     """Leave shards out that cannot be read: their rows are scanned in the table."""
     table = best.table
     version = without_shards(table.io, best.version, best.damaged_shards)
-    view = view_of(table, version, live_state(table, best.view.snapshot_id))
+    view = view_of(table, version, best.view.live(table))
     return replace(best, version=version, view=view)
 
 

@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from puffin_ann.errors import QueryError, TooFewRowsError
-from puffin_ann.lake.catalog.tables import load_table, name_of, snapshot_of_ref
+from puffin_ann.lake.catalog.tables import is_branch, load_table, name_of, snapshot_of_ref
 from puffin_ann.lake.catalog.tables import snapshot as find_snapshot
 from puffin_ann.search.explain.explanation import Opening
 from puffin_ann.search.failover import cheapest
@@ -72,7 +72,8 @@ def open_index(
         snapshot = require_snapshot(loaded, snapshot_id)
     past = {before.snapshot_id for before in ancestors_of(snapshot, loaded.metadata)}
     with ThreadPoolExecutor(1, "read the manifest list") as threads:  # a store answers both at once
-        manifests = threads.submit(live_state, loaded, snapshot.snapshot_id)
+        by_branch = is_branch(loaded, ref)
+        manifests = threads.submit(live_state, loaded, snapshot.snapshot_id, by_branch=by_branch)
         found = require_found(loaded, name, lambda newest: newest.coverage.base_snapshot_id in past)
         live = manifests.result()
     version, view = cheapest(loaded, found.versions, live)

@@ -14,7 +14,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from puffin_ann.errors import ColumnNotFoundError, QueryError, RowNotFoundError
-from puffin_ann.lake.catalog.tables import name_of, schema_of_snapshot
+from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.read.conditions.values import Beyond, fitted
 from puffin_ann.lake.read.data.column_chunks import ChunkReader, DataFile, RowGroup
 from puffin_ann.lake.read.data.columns import ColumnReader
@@ -53,7 +53,7 @@ def vector_of_row(index: Index, key: str, value: str) -> KeyedRow:
     """
     table, where = index.table, f"{name_of(index.table)}: {key} = {value!r}"
     found: list[_Place] = []
-    schema = schema_of_snapshot(table, index.view.snapshot_id)
+    schema = index.view.schema(table)
     reader = _reader_of(table, key, schema)
     for place in _find(table, index.view.snapshot_id, schema, key, value, reader):
         found.append(place)

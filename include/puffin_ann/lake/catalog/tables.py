@@ -122,21 +122,28 @@ def snapshot_of_ref(table: Table, ref: str) -> Snapshot:
     return found
 
 
-def schema_of_snapshot(table: Table, snapshot_id: int) -> Schema:
+def is_branch(table: Table, ref: str | None) -> bool:
+    """Tell whether a name is that of a branch; None is none."""
+    found = table.refs().get(ref or "")
+    return found is not None and found.snapshot_ref_type == SnapshotRefType.BRANCH
+
+
+def schema_of_snapshot(table: Table, snapshot_id: int, *, by_branch: bool = False) -> Schema:
     """Return the schema by which columns of a snapshot are named.
 
-    That is the table's current one where the snapshot is the head of a branch, as engines read
-    branches; else the one that it was written with.
+    That is the table's current one of the current snapshot, and of the head of a branch that was
+    asked for by name, as engines read branches; else the one that the snapshot was written with.
+
+    Args:
+        table: whose snapshot it is.
+        snapshot_id: of it.
+        by_branch: whether it was asked for by the name of a branch.
 
     Raises:
         SnapshotNotFoundError: the table has no such snapshot.
     """
-    heads = {
-        ref.snapshot_id
-        for ref in table.refs().values()
-        if ref.snapshot_ref_type == SnapshotRefType.BRANCH
-    }
-    at = None if snapshot_id in heads else snapshot(table, snapshot_id)
+    is_current = by_branch or snapshot_id == table.metadata.current_snapshot_id
+    at = None if is_current else snapshot(table, snapshot_id)
     if at is None or at.schema_id is None:
         return table.schema()
     return table.schemas().get(at.schema_id, table.schema())

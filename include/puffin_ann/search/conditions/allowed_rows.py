@@ -15,7 +15,7 @@ from puffin_ann.search.conditions.gathered import Gathered
 from puffin_ann.search.conditions.kept_shards import KeptShards
 from puffin_ann.search.conditions.live_places import FEW_SHARE, LivePlaces
 from puffin_ann.search.conditions.shard_rows import ShardRows
-from puffin_ann.search.conditions.ways import Sifted
+from puffin_ann.search.conditions.ways import Sifted, worth_of_mask
 from puffin_ann.search.version.index_version import IndexVersion
 from puffin_ann.search.version.row_locators import Locators
 from puffin_ann.search.version.snapshot_view import SnapshotView
@@ -91,6 +91,11 @@ class AllowedRows:
     def share(self) -> float:
         """Share of the rows in the index that may be answered, at most 1."""
         return min(1.0, self.rows_answered / max(1, self._version.vectors))
+
+    @property
+    def worth_of_mask(self) -> float:
+        """How many times what a search with a mask takes is worth spending to miss no row."""
+        return worth_of_mask(self.share, self.sifted.near_short(self.share))
 
     @property
     def sharing(self) -> int:

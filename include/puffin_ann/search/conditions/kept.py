@@ -7,7 +7,7 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import Table
 
 from puffin_ann.lake.catalog.scope import scope_of
-from puffin_ann.lake.catalog.tables import name_of, schema_of_snapshot
+from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.read.conditions.condition import Condition, read_condition
 from puffin_ann.lake.read.conditions.matching_rows import MatchingRows, matching_rows
 from puffin_ann.lake.read.conditions.snapshot_entries import data_entries
@@ -61,7 +61,7 @@ class KeptConditions:
             ColumnNotFoundError: it names a column that the snapshot does not have.
             FormatError, EnvironmentProblemError: as `matching_rows`.
         """
-        schema = schema_of_snapshot(table, view.snapshot_id)
+        schema = view.schema(table)
         # To read a text again takes longer than many a search; a schema never changes under its id.
         text = (schema.schema_id, where) if isinstance(where, str) else None
         known = None if text is None else self._known(text)
@@ -127,7 +127,7 @@ class KeptConditions:
         blobs = [blob for blobs in included.blobs.values() for blob in blobs]
         fields = [
             field
-            for field in schema_of_snapshot(table, view.snapshot_id).fields
+            for field in view.schema(table).fields
             if blobs and all(blob.column_of(field) is not None for blob in blobs)
         ]
         if fields:

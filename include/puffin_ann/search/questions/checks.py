@@ -22,7 +22,9 @@ MOST_WIDTH = 1 << 20
 MOST_PROBED = 1 << 31
 """More cells, or data files, than any index has: to probe more is to probe all."""
 
-_NO_NUMBERS = {"b": "true and false", "U": "text", "S": "text"}
+_NO_NUMBERS = {
+    "b": "true and false", "U": "text", "S": "text", "M": "dates", "m": "lengths of time",
+}  # fmt: skip
 """By kind of an array: what NumPy would make numbers of."""
 
 _FRESHNESS, _POLICIES = get_args(Freshness), get_args(StalePolicy)

@@ -95,8 +95,7 @@ class Costs:
             is_told: whether they are compared, whatever it costs.
         """
         together, in_place, masked = self._others(self._near(allowed), allowed, queries)
-        masked *= ways.worth_of_mask(allowed.share, allowed.sifted.near_short(allowed.share))
-        by_shard = together if is_told else min(together, masked)
+        by_shard = together if is_told else min(together, masked * allowed.worth_of_mask)
         return min(together if fits else math.inf, in_place) <= by_shard
 
     def gathering_pays(self, allowed: AllowedRows, queries: int) -> bool:

@@ -6,10 +6,12 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyroaring import BitMap
 
 from puffin_ann.blobs.version.coverage import CoveredFiles
+from puffin_ann.lake.catalog.tables import schema_of_snapshot
 from puffin_ann.lake.read.deletes.row_deletes import deleted_positions
 from puffin_ann.lake.read.diff.coverage_diff import (
     ALL,
@@ -31,10 +33,12 @@ class LiveState:
 
     Attributes:
         at: the snapshot's manifests.
+        by_branch: whether it was asked for by the name of a branch.
     """
 
     snapshot_id: int
     at: Listed
+    by_branch: bool = False
 
     @cached_property
     def files(self) -> Sequence[LiveFile]:
@@ -57,9 +61,9 @@ class LiveState:
         return sum(file.rows for file in self.files) - deleted
 
 
-def live_state(table: Table, snapshot_id: int | None) -> LiveState:
+def live_state(table: Table, snapshot_id: int | None, *, by_branch: bool = False) -> LiveState:
     """Return which rows are live in a snapshot; none, where a table has no snapshot yet."""
-    return LiveState(snapshot_id or 0, load_manifest_list(table, snapshot_id))
+    return LiveState(snapshot_id or 0, load_manifest_list(table, snapshot_id), by_branch)
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,7 @@ class SnapshotView:
         rows_to_scan: live rows that it does not cover.
         coverage: share of the live rows that it covers; 1 for an empty snapshot.
         changed: what all this was made of; places are those of the version's covered files.
+        by_branch: see `LiveState`.
     """
 
     snapshot_id: int
@@ -97,6 +102,15 @@ class SnapshotView:
     rows_to_scan: int
     coverage: float
     changed: Difference
+    by_branch: bool
+
+    def schema(self, table: Table) -> Schema:
+        """Return the schema of the table by which columns are named, see `schema_of_snapshot`."""
+        return schema_of_snapshot(table, self.snapshot_id, by_branch=self.by_branch)
+
+    def live(self, table: Table) -> LiveState:
+        """Return which rows are live in the snapshot."""
+        return live_state(table, self.snapshot_id, by_branch=self.by_branch)
 
     @property
     def rows_skipped(self) -> int:
@@ -157,6 +171,7 @@ def view_of(table: Table, version: IndexVersion, live: LiveState) -> SnapshotVie
         rows_to_scan=changed.scanned_rows,
         coverage=changed.coverage,
         changed=changed,
+        by_branch=live.by_branch,
     )
 
 

@@ -23,6 +23,7 @@ def allowed(share: float, sharing: int) -> SimpleNamespace:
     return SimpleNamespace(
         rows_answered=round(share * ROWS),
         share=share,
+        worth_of_mask=1.0,
         gathered=None,
         sharing=sharing,
         sifted=Sifted(),

@@ -310,8 +310,7 @@ class SnapshotShard:
 
         def costs_less() -> bool:
             compared, masked = self._costs(allowed, widths)
-            near = allowed.sifted.near_short(allowed.share)
-            return compared <= masked * ways.worth_of_mask(allowed.share, near)
+            return compared <= masked * allowed.worth_of_mask
 
         rows = self.allowed(allowed)
         question = size_of(len(widths)), int(widths.max()), rows.is_gathered
