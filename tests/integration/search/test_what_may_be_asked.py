@@ -60,11 +60,22 @@ def test_rows_that_live_without_a_usable_vector_are_not_said_to_be_missing(words
             index.search(QUERY, k, where=where)
 
 
-@pytest.mark.parametrize("queries", [np.ones((1, builds.DIMENSION), bool), [["1"] * 8], [True] * 8])
+@pytest.mark.parametrize(
+    "queries",
+    [
+        np.ones((1, builds.DIMENSION), bool),
+        [["1"] * 8],
+        [True] * 8,
+        np.zeros(builds.DIMENSION, "M8[D]"),
+        np.zeros(builds.DIMENSION, "m8[s]"),
+    ],
+)
 def test_queries_of_what_is_no_number_are_refused(words, queries):
     builds.build(builds.declaration(), "run")
     index = open_index(words.refresh(), builds.INDEX)
-    with pytest.raises(QueryError, match=r"queries are (true and false|text); give numbers"):
+    with pytest.raises(
+        QueryError, match=r"queries are (true and false|text|dates|lengths of time); give numbers"
+    ):
         index.search(queries, 1)
     assert len(index.search(np.ones((1, builds.DIMENSION), np.uint8), 1)) == 1
 
