@@ -170,7 +170,8 @@ def test_files_of_another_bucket_are_excluded(catalog):
 
 def indexed(table) -> Any:
     """As much of an index as a search by key asks for before it has found the row."""
-    view = SimpleNamespace(snapshot_id=table.current_snapshot().snapshot_id)
+    at = table.current_snapshot().snapshot_id
+    view = SimpleNamespace(snapshot_id=at, schema=lambda table: table.schema())
     return SimpleNamespace(table=table, view=view)
 
 
