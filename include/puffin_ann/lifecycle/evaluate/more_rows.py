@@ -5,18 +5,17 @@ ten nearest of these are among the twenty nearest of all, or so.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from puffin_ann.blobs.version.gate import Wider
-from puffin_ann.blobs.version.partitions import Partitions
 from puffin_ann.declaration import EXACT
-from puffin_ann.lifecycle.evaluate.measure import RecallMeter
-from puffin_ann.lifecycle.evaluate.scanned_cells import CHUNK, ranks_of
-from puffin_ann.lifecycle.evaluate.tune import FEW_QUERIES, WIDTHS
+from puffin_ann.lifecycle.evaluate.entered_shards import EnteredShards
+from puffin_ann.lifecycle.evaluate.measure import FEW_QUERIES, RecallMeter
+from puffin_ann.lifecycle.evaluate.tune import WIDTHS
 from puffin_ann.search.index import Index
 
 log = logging.getLogger("puffin_ann")
@@ -56,17 +55,16 @@ def choose_wider(
     if not routing.cells.count or routing.algorithm == EXACT or len(meter.queries) < FEW_QUERIES:
         return ()
     wanted, (width, probe) = target + (1.0 - target) / 4, chosen
-    share_of = _Shares(index, meter)
+    entered = EnteredShards(index, meter)
+    share = entered.recall(meter.k, probe).recall
     found: list[Wider] = []
     for more in (replace(meter, k=times * meter.k) for times in TIMES):
         distances = meter.truth.distances
         if more.k > distances.shape[1] or not np.isfinite(distances[:, more.k - 1]).all():
             break
-        probe = share_of.fewest(more.k, probe, share_of.of(meter.k, chosen[1]))
-        for wide in _from(width, more.k):
-            if more.measure(index, width=wide, probe_partitions=probe).low >= wanted:
-                break
-        else:
+        probe = entered.fewest_cells(more.k, probe, share)
+        wide = _narrowest(partial(_is_enough, index, more, probe, wanted), width, more.k)
+        if wide is None:
             break
         width = wide
         log.info("gate: width %d and %d cells for %d rows", width, probe, more.k)
@@ -74,48 +72,19 @@ def choose_wider(
     return tuple(found)
 
 
-def _from(width: int, k: int) -> Iterator[int]:
-    """Return widths from one on, ever wider; a search is never narrower than its rows."""
-    least = max(width, min(k, WIDTHS[-1]))
-    yield least
-    yield from (wider for wider in WIDTHS if wider > least)
+def _is_enough(index: Index, meter: RecallMeter, probe: int, wanted: float, width: int) -> bool:
+    return meter.measure(index, width=width, probe_partitions=probe).low >= wanted
 
 
-class _Shares:
-    """Which share of true neighbours lies in the shards that searches go to.
+def _narrowest(is_enough: Callable[[int], bool], width: int, k: int) -> int | None:
+    """Return the narrowest width that is enough; None where none is.
 
-    Args:
-        index: with cells.
-        meter: queries, and the cells of their true neighbours.
+    No search is narrower than its rows, nor than the one for fewer rows, whose width hardly ever
+    suffices: it is tried only if the next one does.
     """
-
-    def __init__(self, index: Index, meter: RecallMeter) -> None:
-        cells = index.version.cells(index.table.io)
-        self._count = cells.count
-        self._firsts = _first_of_shard(index, meter, cells)
-
-    def of(self, k: int, probe: int) -> float:
-        """Return the share of k neighbours that so many cells lead to."""
-        firsts = self._firsts[:, :k]
-        return float((firsts < probe).mean())
-
-    def fewest(self, k: int, least: int, share: float) -> int:
-        """Return how many cells, of at least some, lead to a share of k neighbours."""
-        ordered = np.sort(self._firsts[:, :k], axis=None)
-        wanted = int(np.ceil(share * ordered.size - 1e-9))
-        return int(min(self._count, max(least, ordered[max(0, wanted - 1)] + 1)))
-
-
-def _first_of_shard(index: Index, meter: RecallMeter, cells: Partitions) -> NDArray[np.int64]:
-    """Return (q, m): how many cells are nearer to a query than the first of a neighbour's shard."""
-    shards, place = np.unique(cells.shards, return_inverse=True)
-    order = np.argsort(place, kind="stable")
-    starts = np.searchsorted(place[order], np.arange(len(shards)))
-    near, found = meter.truth.cells, []
-    for start in range(0, len(near), CHUNK):
-        part = slice(start, start + CHUNK)
-        ranks = ranks_of(index, meter.queries[part])
-        firsts = np.minimum.reduceat(ranks[:, order], starts, axis=1)
-        taken = np.take_along_axis(firsts, place[np.maximum(near[part], 0)], axis=1)
-        found.append(np.where(near[part] >= 0, taken, cells.count - 1))
-    return np.concatenate(found)
+    least = max(width, min(k, WIDTHS[-1]))
+    wider = [wide for wide in WIDTHS if wide > least] or [least]
+    for place, wide in enumerate(wider):
+        if is_enough(wide):
+            return least if not place and least < wide and is_enough(least) else wide
+    return None

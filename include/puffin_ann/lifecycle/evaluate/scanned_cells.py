@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.declaration import EXACT
-from puffin_ann.lifecycle.evaluate.measure import Measure, RecallMeter
-from puffin_ann.lifecycle.evaluate.tune import FEW_QUERIES
+from puffin_ann.lifecycle.evaluate.measure import FEW_QUERIES, Measure, RecallMeter
 from puffin_ann.search.index import Index
 from puffin_ann.search.shards.cold.nearest_cells import scores
 

@@ -1,10 +1,11 @@
 """Choose how wide to search, and how many cells to probe, by queries set apart for it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 from puffin_ann.declaration import EXACT
-from puffin_ann.lifecycle.evaluate.measure import Measure, RecallMeter
+from puffin_ann.lifecycle.evaluate.entered_shards import EnteredShards
+from puffin_ann.lifecycle.evaluate.measure import FEW_QUERIES, Measure, RecallMeter
 from puffin_ann.search.index import Index
 
 WIDTHS = (
@@ -12,9 +13,8 @@ WIDTHS = (
     *(384, 512, 768, 1024, 1536, 2048),
 )
 
-
-FEW_QUERIES, UNTUNED_WIDTH = 50, 256
-"""With fewer tuning queries than this, differences between searches cannot be told from luck."""
+UNTUNED_WIDTH = 256
+"""Where too few queries choose."""
 
 
 def choose_widths(
@@ -77,7 +77,8 @@ def _pairs(index: Index, meter: RecallMeter, wanted: float, cells: int) -> list[
 
     The narrowest of all, which probes every cell, is found from below: a search costs what its
     width says. Wider ones are tried only up to where one could still be faster: in one shard it
-    takes at least what its width says, and in each shard about the narrowest width more than that.
+    takes at least what its width says, and in each shard about the narrowest width more than that;
+    and only while fewer cells lead to as many of the true neighbours as are wanted.
     """
     shards = len(index.version.routing.shards)
     ladder = [cells] if shards == 1 else list(_probes(cells))
@@ -89,20 +90,43 @@ def _pairs(index: Index, meter: RecallMeter, wanted: float, cells: int) -> list[
     first = _narrowest(lambda place: is_enough(place, cells))
     if first is None:
         return []
+    fewest, least = len(ladder) - 1, _least(index, meter, wanted, ladder)
     pairs: list[tuple[int, int]] = []
-    fewest, widest = len(ladder) - 1, float(WIDTHS[-1])
+    widest = float(WIDTHS[-1])
     for place in range(first, len(WIDTHS)):
         width = WIDTHS[place]
-        if width > widest or (pairs and not fewest):
+        if width > widest or (pairs and fewest <= least):
             break
         before = fewest
-        while fewest and is_enough(place, ladder[fewest - 1]):
+        if not pairs:
+            fewest = _bisected(least, fewest, lambda at: is_enough(first, ladder[at]))
+        while pairs and fewest > least and is_enough(place, ladder[fewest - 1]):
             fewest -= 1
         if not pairs or fewest < before:
             pairs.append((width, ladder[fewest]))
             each = width + WIDTHS[0]
             widest = min(widest, min(shards, ladder[fewest]) * each - WIDTHS[0])
     return pairs
+
+
+def _least(index: Index, meter: RecallMeter, wanted: float, ladder: Sequence[int]) -> int:
+    """Return the place of the fewest cells that lead to as many true neighbours as are wanted."""
+    last = len(ladder) - 1
+    if not last:
+        return last
+    entered = EnteredShards(index, meter)
+    return _bisected(0, last, lambda at: entered.recall(meter.k, ladder[at]).low >= wanted)
+
+
+def _bisected(least: int, last: int, is_enough: Callable[[int], bool]) -> int:
+    """Return the first place from the least on that is enough; the last one is, untried."""
+    while least < last:
+        middle = (least + last) // 2
+        if is_enough(middle):
+            last = middle
+        else:
+            least = middle + 1
+    return last
 
 
 def _narrowest(is_enough: Callable[[int], bool]) -> int | None:
@@ -116,13 +140,7 @@ def _narrowest(is_enough: Callable[[int], bool]) -> int | None:
             (more for more, width in enumerate(WIDTHS) if width >= 2 * WIDTHS[place]),
             len(WIDTHS) - 1,
         )
-    while place - below > 1:
-        middle = (below + place) // 2
-        if is_enough(middle):
-            place = middle
-        else:
-            below = middle
-    return place
+    return _bisected(below + 1, place, is_enough)
 
 
 def _probes(cells: int) -> Iterator[int]:

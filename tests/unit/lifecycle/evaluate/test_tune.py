@@ -6,30 +6,25 @@ import numpy as np
 import pytest
 
 from puffin_ann.declaration import EXACT
-from puffin_ann.lifecycle.evaluate.measure import Measure
+from puffin_ann.lifecycle.evaluate.measure import FEW_QUERIES, Measure
 from puffin_ann.lifecycle.evaluate.tune import (
-    FEW_QUERIES,
     UNTUNED_WIDTH,
     WIDTHS,
     choose_widths,
     widen,
 )
-
-
-def index(*, algorithm: str = "vamana", shards: int = 4, centroids: int = 8):
-    routing = SimpleNamespace(
-        cells=SimpleNamespace(count=centroids),
-        algorithm=algorithm,
-        shards=[object()] * shards,
-    )
-    return SimpleNamespace(version=SimpleNamespace(routing=routing))
+from tests.support.lifecycle.indexes_in_cells import index_in_cells
 
 
 class Meter:
-    """Finds enough where a rule of width and cells says so; the first pair is the fastest."""
+    """Finds enough where a rule of width and cells says so; the first pair is the fastest.
 
-    def __init__(self, is_enough, *, queries: int = 200, k: int = 10) -> None:
-        self.queries, self.k = np.zeros((queries, 2), np.float32), k
+    Queries lie at the begin of the first cell, and their true neighbours in the one told.
+    """
+
+    def __init__(self, is_enough, *, queries: int = 200, k: int = 10, cell: int = 0) -> None:
+        self.queries, self.k = np.full((queries, 1), -1.0, np.float32), k
+        self.truth = SimpleNamespace(cells=np.full((queries, k), cell, np.int32))
         self._is_enough = is_enough
         self.asked: list[tuple[int, int]] = []
         self.timed: list[tuple[int, int]] = []
@@ -46,57 +41,67 @@ class Meter:
 
 def test_the_width_taken_is_the_smallest_that_is_enough():
     meter = Meter(lambda width, probe: width >= 40)
-    assert choose_widths(index(shards=1), meter, target=0.9, cells=8) == (40, 8)
+    assert choose_widths(index_in_cells(shards=1), meter, target=0.9, cells=8) == (40, 8)
     assert {probe for _, probe in meter.asked} == {8}  # of one shard every cell is probed anyway
 
 
 def test_more_cells_need_less_width_and_the_pairs_are_timed():
     meter = Meter(lambda width, probe: width * probe >= 128)
-    choose_widths(index(), meter, target=0.9, cells=8)
+    choose_widths(index_in_cells(), meter, target=0.9, cells=8)
     # One cell needs width 128, more than 16 in all four shards can cost.
     assert meter.timed == [(16, 8), (24, 6), (32, 4), (48, 3), (64, 2)]
 
 
 def test_cells_that_save_no_width_are_not_timed():
     meter = Meter(lambda width, probe: width >= 20 and probe >= 2)
-    choose_widths(index(), meter, target=0.9, cells=8)
+    choose_widths(index_in_cells(), meter, target=0.9, cells=8)
     assert meter.timed == [(20, 2)]
 
 
 @pytest.mark.parametrize(("low", "expected"), [(0.924, (WIDTHS[-1], 8)), (0.926, (WIDTHS[0], 1))])
 def test_a_search_has_to_exceed_the_target_by_a_quarter_of_the_rest(low, expected):
     meter = Meter(lambda width, probe: low)
-    assert choose_widths(index(), meter, target=0.9, cells=8) == expected
+    assert choose_widths(index_in_cells(), meter, target=0.9, cells=8) == expected
 
 
 def test_where_nothing_is_enough_the_search_is_as_wide_as_can_be():
     meter = Meter(lambda width, probe: False)
-    assert choose_widths(index(), meter, target=0.9, cells=5) == (WIDTHS[-1], 5)
+    assert choose_widths(index_in_cells(), meter, target=0.9, cells=5) == (WIDTHS[-1], 5)
     assert meter.timed == []
 
 
 @pytest.mark.parametrize(("k", "width"), [(10, UNTUNED_WIDTH), (100, 400)])
 def test_of_few_queries_nothing_is_concluded_and_every_cell_probed(k, width):
     meter = Meter(lambda *_: True, queries=FEW_QUERIES - 1, k=k)
-    assert choose_widths(index(), meter, target=0.9, cells=8) == (width, 8)
+    assert choose_widths(index_in_cells(), meter, target=0.9, cells=8) == (width, 8)
     assert meter.asked == []
 
 
 def test_an_exact_index_probes_every_cell_whatever_its_queries_find():
     meter = Meter(lambda *_: True)
-    assert choose_widths(index(algorithm=EXACT), meter, target=0.9, cells=8)[1] == 8
+    assert choose_widths(index_in_cells(EXACT), meter, target=0.9, cells=8)[1] == 8
     assert meter.asked == []
 
 
 def test_of_an_index_without_cells_there_is_nothing_to_choose():
     meter = Meter(lambda *_: True)
-    assert choose_widths(index(centroids=0), meter, target=0.9, cells=1) == (WIDTHS[0], 0)
+    assert choose_widths(index_in_cells(cells=0), meter, target=0.9, cells=1) == (WIDTHS[0], 0)
 
 
 def test_no_more_cells_are_probed_than_there_are():
     meter = Meter(lambda width, probe: True)
-    choose_widths(index(), meter, target=0.9, cells=5)
-    assert [probe for _, probe in meter.asked] == [5, 4, 3, 2, 1]
+    choose_widths(index_in_cells(), meter, target=0.9, cells=5)
+    assert {probe for _, probe in meter.asked} <= {1, 2, 3, 4, 5}
+
+
+@pytest.mark.parametrize(("cell", "fewest"), [(0, 1), (40, 48), (127, 128)])
+def test_no_cells_are_tried_that_do_not_lead_to_the_true_neighbours(cell, fewest):
+    """They were tried one by one, each with every width that could still have been faster."""
+    meter = Meter(lambda width, probe: width >= 20, cell=cell)
+    choose_widths(index_in_cells(cells=128), meter, target=0.9, cells=128)
+    assert meter.timed == [(20, fewest)]
+    assert min(probe for _, probe in meter.asked) == fewest
+    assert len(meter.asked) <= 8
 
 
 @pytest.mark.parametrize("shards", [1, 4])
@@ -104,7 +109,7 @@ def test_no_more_cells_are_probed_than_there_are():
 def test_wide_searches_are_not_tried_where_narrow_ones_are_enough(shards, least):
     """What choosing costs is counted in candidates that a query keeps, over all that is tried."""
     meter = Meter(lambda width, probe: width >= least and width * probe >= 8 * least)
-    choose_widths(index(shards=shards, centroids=128), meter, target=0.9, cells=128)
+    choose_widths(index_in_cells(shards=shards, cells=128), meter, target=0.9, cells=128)
     assert max(width for width, _ in meter.asked) <= 2 * shards * least
     assert sum(width for width, _ in meter.asked) <= 64 * least
     assert len(set(meter.asked)) == len(meter.asked)
@@ -113,7 +118,7 @@ def test_wide_searches_are_not_tried_where_narrow_ones_are_enough(shards, least)
 @pytest.mark.parametrize("least", WIDTHS)
 def test_every_width_can_be_the_narrowest(least):
     meter = Meter(lambda width, probe: width >= least)
-    assert choose_widths(index(shards=1), meter, target=0.9, cells=8) == (least, 8)
+    assert choose_widths(index_in_cells(shards=1), meter, target=0.9, cells=8) == (least, 8)
 
 
 class Rest:
@@ -141,5 +146,5 @@ class Rest:
 )
 def test_a_search_that_other_queries_find_too_little_by_is_widened(recall, chosen, expected):
     """It was refused: of many searches the one is chosen that the tuning queries flatter."""
-    width, probe, found = widen(index(), Rest(recall), chosen, target=0.9, cells=8)
+    width, probe, found = widen(index_in_cells(), Rest(recall), chosen, target=0.9, cells=8)
     assert (width, probe, pytest.approx(found.recall)) == expected
