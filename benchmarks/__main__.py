@@ -43,6 +43,8 @@ FAMILIES: Mapping[str, Measure] = {
     "lists-gloss-384d-117k": _family("lists", "gloss-384d-117k"),
     "lists-gloss-768d": _family("lists", "gloss-768d"),
     "lists-gloss-1536d": _family("lists", "gloss-1536d"),
+    "untuned-graphs-128d": _family("graphs", "picture-128d"),
+    "untuned-lists-128d": _family("lists", "picture-128d"),
     "untuned-graphs-384d": _family("graphs", "package-384d"),
     "untuned-lists-384d": _family("lists", "package-384d"),
     "products-glove-100d": _family("products", "glove-100d"),
@@ -165,6 +167,18 @@ def glosses(model: Path, wordnet: Path, to: Path) -> None:
 
     number = sentences.make(model, sentences.glosses(wordnet), to)
     console.print(f"wrote {number:,} vectors to {to}")
+
+
+@app.command()
+def pictures(folder: Path, to: Path) -> None:
+    """Make descriptors of the pictures in a folder: a data set of 128 numbers.
+
+    Example: python -m benchmarks pictures /usr/share/backgrounds out.parquet
+    """
+    from benchmarks import pictures as descriptors
+
+    number = descriptors.make(folder, to)
+    console.print(f"wrote {number:,} descriptors to {to}")
 
 
 @app.command()

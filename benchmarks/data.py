@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -19,12 +20,14 @@ FILES = {
     "gloss-384d": "wordnet-gloss-384d-40k.parquet",
     "gloss-384d-117k": "wordnet-gloss-384d-117k.parquet",
     "package-384d": "debian-package-384d-60k.parquet",
+    "picture-128d": "debian-picture-128d.parquet",
 }
 TITLES = {
     "glove-20k": "GloVe 6B, 20,000 words × 100",
     "glove-100d": "GloVe 6B, 100,000 words × 100",
     "gloss-384d": "WordNet 3.0 glosses, 40,000 sentences × 384",
     "gloss-384d-117k": "WordNet 3.0 glosses by MiniLM, 116,659 sentences × 384",
+    "picture-128d": "SIFT of Debian 12's wallpapers, 139,146 descriptors × 128",
     "package-384d": "lines on Debian 12's packages by MiniLM, 60,012 sentences × 384",
     "gloss-768d": "WordNet 3.0 glosses by MiniLM, 116,659 pairs side by side × 768",
     "gloss-1536d": "WordNet 3.0 glosses by MiniLM, 116,659 fours side by side × 1,536",
@@ -95,6 +98,13 @@ def matrix(path: Path) -> NDArray[np.float32]:
     column = pq.read_table(path, columns=["embedding"]).column("embedding").combine_chunks()
     values = column.flatten().to_numpy(zero_copy_only=False).astype(np.float32)
     return np.ascontiguousarray(values.reshape(len(column), -1))
+
+
+def write_rows(vectors: NDArray[np.float32], to: Path) -> None:
+    """Write rows, (n, d) float32, to a Parquet file with the columns `id` and `embedding`."""
+    offsets = np.arange(len(vectors) + 1, dtype=np.int32) * vectors.shape[1]
+    lists = pa.ListArray.from_arrays(offsets, pa.array(vectors.ravel()))
+    pq.write_table(pa.table({"id": np.arange(len(vectors)), "embedding": lists}), to)
 
 
 @cache

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numba
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
+
+from benchmarks.data import write_rows
 
 PARTS = ("noun", "verb", "adj", "adv")
 LAYERS, HEADS = 6, 12
@@ -196,8 +196,5 @@ def make(model: Path, texts: Sequence[str], to: Path) -> int:
             flush=True,
         )
     print()
-    lists = pa.ListArray.from_arrays(
-        np.arange(len(vectors) + 1, dtype=np.int32) * vectors.shape[1], pa.array(vectors.ravel())
-    )
-    pq.write_table(pa.table({"id": np.arange(len(vectors)), "embedding": lists}), to)
+    write_rows(vectors, to)
     return len(vectors)
