@@ -145,6 +145,11 @@ def widened_to(vector: Vector) -> Any:
     return unary(vector, lambda builder, kinds, values: builder.zext(values[0], vector.llvm))
 
 
+def narrowed_to(vector: Vector) -> Any:
+    """Return `narrow(x) -> vector`: the lowest bits of each lane."""
+    return unary(vector, lambda builder, kinds, values: builder.trunc(values[0], vector.llvm))
+
+
 def floats_of(vector: Vector) -> Any:
     """Return `floats(x) -> vector`: unsigned lanes, below 2³¹, as float32."""
     return unary(vector, lambda builder, kinds, values: builder.sitofp(values[0], vector.llvm))

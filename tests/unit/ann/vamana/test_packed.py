@@ -13,6 +13,7 @@ from puffin_ann.ann.graph.arguments import Pools
 from puffin_ann.ann.graph.primitives import row_of, squared_of
 from puffin_ann.ann.simd import fastscan, kernels_byte_rows
 from puffin_ann.ann.vamana.packed import (
+    kernels_edges,
     kernels_pack,
     kernels_pool,
     kernels_tables,
@@ -125,7 +126,7 @@ def parts_of(made, node, block):
     """Cut a node into its head, and a block's codes, sums, factors, rows."""
     layout, packed = made.layout, made.array[node]
     at = kernels_pack.HEAD_BYTES + layout.row_bytes
-    at += block * (layout.code_bytes + kernels_pack.TAIL_BYTES)
+    at += block * (layout.code_bytes + kernels_edges.TAIL_BYTES)
     tail = packed[at + layout.code_bytes :]
     sums, factors = (
         (tail[first : first + 64].view(np.uint16).astype(np.uint32) << 16).view(np.float32)

@@ -21,7 +21,7 @@ from puffin_ann.ann.simd.vectors import (
     store_of,
     sum_of,
 )
-from puffin_ann.ann.vamana.packed.kernels_pack import INNER, OUTER
+from puffin_ann.ann.vamana.packed.kernels_edges import INNER, OUTER
 from puffin_ann.numba_kernels import kernel
 
 _CODES = np.arange(16)

@@ -51,7 +51,8 @@ from puffin_ann.ann.simd.vectors import (
     sum_of,
     widened_to,
 )
-from puffin_ann.ann.vamana.packed.kernels_pack import HEAD_BYTES, TAIL_BYTES
+from puffin_ann.ann.vamana.packed.kernels_edges import TAIL_BYTES
+from puffin_ann.ann.vamana.packed.kernels_pack import HEAD_BYTES
 from puffin_ann.ann.vamana.packed.kernels_pool import LANES, enter, merge
 from puffin_ann.ann.vamana.packed.kernels_tables import PackedGraph, PlacedQuery
 from puffin_ann.numba_kernels import inlined, kernel

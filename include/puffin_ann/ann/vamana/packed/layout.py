@@ -49,6 +49,7 @@ from puffin_ann.ann.core.memmap import LargeWrites, new_array, read_only
 from puffin_ann.ann.graph.primitives import LANES
 from puffin_ann.ann.graph.space import BLOCK_BYTES
 from puffin_ann.ann.simd import fastscan
+from puffin_ann.ann.vamana.packed import kernels_edges
 from puffin_ann.ann.vamana.packed import kernels_pack as kernels
 from puffin_ann.array_files import load_array
 
@@ -126,7 +127,7 @@ class Layout:
     @property
     def stride(self) -> int:
         """Bytes of a packed node."""
-        edges = self.blocks * (self.code_bytes + kernels.TAIL_BYTES)
+        edges = self.blocks * (self.code_bytes + kernels_edges.TAIL_BYTES)
         return kernels.HEAD_BYTES + self.row_bytes + edges
 
 
@@ -244,7 +245,7 @@ def make(
             else:
                 stored = vectors[at:last], space[at:last]
                 kernels.write_heads(*stored, frame.scale, degrees[at:last], flat, layout.stride)
-            kernels.write_edges(
+            kernels_edges.write_edges(
                 rotated, dim, layout.bits, neighbours, degrees, at, last, flat, layout.stride,
                 kernels.HEAD_BYTES + layout.row_bytes,
             )  # fmt: skip
