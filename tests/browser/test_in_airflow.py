@@ -1,6 +1,7 @@
 """The page within Airflow's own, in a real browser: its frame, its theme, its form."""
 
 import json
+import time
 
 import pytest
 from selenium.webdriver.common.keys import Keys
@@ -59,19 +60,35 @@ def test_the_trigger_form_keeps_to_the_bounds_and_sends_nothing_that_lacks_a_val
     browser.one("button[aria-label='Trigger Dag']").click()
     browser.wait(lambda: browser.all("input[name=element_alpha]"), "the form is there")
     assert sent_by(browser).is_enabled()
-    alpha = put(browser, "alpha", "0.5")
-    browser.wait(lambda: alpha.get_attribute("value") == "1", "alpha is at least 1")
-    put(browser, "shards", Keys.BACKSPACE)
-    browser.wait(lambda: not sent_by(browser).is_enabled(), "a form without shards is not sent")
+    put(browser, "alpha", "0.5", lambda: value_of(browser, "alpha") == "1", "alpha is at least 1")
+    put(
+        browser, "shards", Keys.BACKSPACE,
+        lambda: not sent_by(browser).is_enabled(), "a form without shards is not sent",
+    )  # fmt: skip
     assert runs(cockpit) == before
 
 
-def put(browser, field: str, value: str):
-    """Write a value into a field of Airflow's form in place of what is there, and leave it."""
-    found = browser.one(f"input[name=element_{field}]")
-    found.send_keys(Keys.CONTROL, "a")
-    found.send_keys(value, Keys.TAB)
-    return found
+def put(browser, field: str, value: str, condition, what: str) -> None:
+    """Write a value into a field of Airflow's form in place of what is there; wait for the form.
+
+    It is written again now and then: a form that Airflow still makes forgets what was written.
+    """
+    again = 0.0
+
+    def is_so() -> bool:
+        nonlocal again
+        if time.monotonic() >= again:
+            found = browser.one(f"input[name=element_{field}]")
+            found.send_keys(Keys.CONTROL, "a")
+            found.send_keys(value, Keys.TAB)
+            again = time.monotonic() + 5
+        return condition()
+
+    browser.wait(is_so, what)
+
+
+def value_of(browser, field: str) -> str:
+    return browser.one(f"input[name=element_{field}]").get_attribute("value")
 
 
 def sent_by(browser):
