@@ -34,6 +34,8 @@ def vectors_of_file(path: Path) -> "NDArray[np.float32]":
         raise QueryError(f"{path}: query files end in .npy or .json")
     try:
         loaded = _array_of(path) if path.suffix == ".npy" else _numbers_of(path)
+    except QueryError as error:
+        raise QueryError(f"{path}: {error}") from None
     except RecursionError:
         raise QueryError(f"{path}: lists are nested too deeply to be vectors") from None
     except MemoryError:
@@ -72,4 +74,9 @@ def _array_of(path: Path) -> "NDArray[Any]":
 def _numbers_of(path: Path) -> "NDArray[Any]":
     import numpy as np
 
-    return np.array(json.loads(path.read_text(encoding="utf-8")))
+    from puffin_ann.search.questions.queries import require_numbers
+
+    lists = json.loads(path.read_text(encoding="utf-8"))
+    if isinstance(lists, list):
+        require_numbers(lists)
+    return np.array(lists)

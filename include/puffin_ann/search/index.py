@@ -68,7 +68,8 @@ class Index(BoundVersion):
         """Return the k nearest live rows of each query.
 
         Args:
-            queries: (q, dimension) or (dimension,), finite numbers; taken as float32.
+            queries: (q, dimension) or (dimension,), finite numbers; taken as float32. An array,
+                lists, or a column of Arrow's whose rows are lists of numbers, without null.
             k: neighbours per query.
             columns: columns to fetch for the rows found, by their names in the snapshot; those of a
                 set come sorted.

@@ -60,6 +60,9 @@ def test_rows_that_live_without_a_usable_vector_are_not_said_to_be_missing(words
             index.search(QUERY, k, where=where)
 
 
+FLAT = [1.0] * builds.DIMENSION
+
+
 @pytest.mark.parametrize(
     "queries",
     [
@@ -68,16 +71,75 @@ def test_rows_that_live_without_a_usable_vector_are_not_said_to_be_missing(words
         [True] * 8,
         np.zeros(builds.DIMENSION, "M8[D]"),
         np.zeros(builds.DIMENSION, "m8[s]"),
+        np.array([*FLAT[1:], True], object),
+        np.array([FLAT, [*FLAT[1:], "1"]], object),
+        [*FLAT[1:], True],
+        [FLAT, (*FLAT[1:], np.True_)],
+        [np.array(FLAT), np.ones(builds.DIMENSION, bool)],
+        [[*FLAT[1:], np.timedelta64(1, "s")]],
+        pa.array([[True] * builds.DIMENSION]),
+        pa.array([["1"] * builds.DIMENSION]),
     ],
 )
 def test_queries_of_what_is_no_number_are_refused(words, queries):
     builds.build(builds.declaration(), "run")
     index = open_index(words.refresh(), builds.INDEX)
-    with pytest.raises(
-        QueryError, match=r"queries are (true and false|text|dates|lengths of time); give numbers"
-    ):
+    message = r"queries hold (true and false|text|dates|lengths of time); give numbers"
+    with pytest.raises(QueryError, match=message):
         index.search(queries, 1)
+    with pytest.raises(QueryError, match=message):
+        index.within(queries, 1.0)
     assert len(index.search(np.ones((1, builds.DIMENSION), np.uint8), 1)) == 1
+
+
+def arrow_lists(rows):
+    """Return rows as columns of Arrow's: of every kind of list, sliced, and in chunks."""
+    kinds = (
+        pa.list_(pa.float32()),
+        pa.large_list(pa.float64()),
+        pa.list_(pa.float16(), builds.DIMENSION),
+        pa.list_(pa.int16(), builds.DIMENSION),
+    )
+    columns = [pa.array(rows, kind) for kind in kinds]
+    padded = pa.array([rows[0], None, *rows], kinds[2])
+    tensors = pa.fixed_shape_tensor(pa.float32(), [builds.DIMENSION])
+    plain = pa.array(rows, tensors.storage_type)
+    return [
+        *columns,
+        padded[2:],
+        pa.chunked_array([columns[2][:1], columns[2][1:]]),
+        pa.ExtensionArray.from_storage(tensors, plain),
+    ]
+
+
+def test_columns_of_lists_are_queries(words):
+    builds.build(builds.declaration(), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    rows = [list(range(1, 1 + builds.DIMENSION)), list(range(builds.DIMENSION, 0, -1))]
+    expected = index.search(np.array(rows), 3)
+    for column in arrow_lists(rows):
+        assert index.search(column, 3).equals(expected)
+    alone = index.search(QUERY, 3)
+    column = pa.array(rows, pa.list_(pa.float32()))
+    assert index.search(column[0], 3).equals(alone)
+    assert index.search(column[0].values, 3).equals(alone)
+    assert index.search(column[:0], 3).num_rows == 0
+    assert index.search(np.array(rows[:0]).reshape(0, builds.DIMENSION), 3).num_rows == 0
+    assert index.within(column, 3.0).equals(index.within(np.array(rows), 3.0))
+
+
+def test_columns_that_hold_no_query_somewhere_are_refused_with_the_place(words):
+    builds.build(builds.declaration(), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    for rows, kind, message in (
+        ([FLAT, None], pa.list_(pa.float32()), "query 1 is null; give rows that have a vector"),
+        ([FLAT, FLAT[1:]], pa.list_(pa.float32()), "queries have 8 and 7 numbers; all need 8"),
+        ([FLAT[1:]], pa.list_(pa.float32()), r"queries have shape \(1, 7\)"),
+        ([[*FLAT[1:], None]], pa.list_(pa.float64(), 8), "hold null among their numbers"),
+        ([[*FLAT[1:], float("nan")]], pa.list_(pa.float32()), "query 0 holds a NaN"),
+    ):
+        with pytest.raises(QueryError, match=message):
+            index.search(pa.array(rows, kind), 1)
 
 
 @pytest.mark.parametrize("algorithm", ["vamana", "exact", "centroid"])

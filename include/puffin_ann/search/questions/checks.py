@@ -5,9 +5,8 @@ from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from puffin_ann.ann.core.memmap import as_asked
 from puffin_ann.counts import counted
 from puffin_ann.errors import QueryError, StaleIndexError
 from puffin_ann.settings import StalePolicy
@@ -22,58 +21,7 @@ MOST_WIDTH = 1 << 20
 MOST_PROBED = 1 << 31
 """More cells, or data files, than any index has: to probe more is to probe all."""
 
-_NO_NUMBERS = {
-    "b": "true and false", "U": "text", "S": "text", "M": "dates", "m": "lengths of time",
-}  # fmt: skip
-"""By kind of an array: what NumPy would make numbers of."""
-
 _FRESHNESS, _POLICIES = get_args(Freshness), get_args(StalePolicy)
-
-
-def checked_queries(queries: ArrayLike, dimension: int, index: str) -> NDArray[np.float32]:
-    """Return queries as (q, dimension) float32 for kernels; one alone may be (dimension,).
-
-    Args:
-        queries: as they were given.
-        dimension: numbers in a vector of the index.
-        index: its name.
-
-    Raises:
-        QueryError: they are no finite numbers, or of another shape.
-    """
-    if isinstance(queries, np.ndarray) and queries.dtype == np.float32:
-        batch = np.ascontiguousarray(queries)
-    else:
-        batch = _as_float32(queries)
-    if batch.ndim == 1:
-        batch = batch[None, :]
-    if batch.ndim != 2 or batch.shape[1] != dimension:
-        raise QueryError(
-            f"queries have shape {batch.shape}; index {index!r} needs (n, {dimension})"
-        )
-    finite = np.isfinite(batch)
-    if not finite.all():
-        bad = np.flatnonzero(~finite.all(axis=1))[0]
-        raise QueryError(f"query {bad} holds a NaN or infinite value (float32)")
-    return as_asked(batch)
-
-
-def _as_float32(queries: ArrayLike) -> NDArray[np.float32]:
-    """Return numbers of any kind; beyond float32 they become infinite.
-
-    Raises:
-        QueryError: they are none.
-    """
-    try:
-        if np.iscomplexobj(queries):
-            raise QueryError("queries are complex numbers; give real ones")
-        given = np.asarray(queries)
-        if given.dtype.kind in _NO_NUMBERS:
-            raise QueryError(f"queries are {_NO_NUMBERS[given.dtype.kind]}; give numbers")
-        with np.errstate(over="ignore"):
-            return np.ascontiguousarray(given, dtype=np.float32)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise QueryError(f"queries are not numbers of one dimension: {error}") from None
 
 
 def checked_freshness(freshness: Freshness) -> None:

@@ -13,11 +13,11 @@ from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.questions.checks import (
     Freshness,
     checked_freshness,
-    checked_queries,
     checked_stale_policy,
     count_zeros,
     heed_scan,
 )
+from puffin_ann.search.questions.queries import checked_queries
 from puffin_ann.search.results import checked_columns
 from puffin_ann.search.version.snapshot_view import SnapshotView
 from puffin_ann.settings import StalePolicy

@@ -1,0 +1,132 @@
+"""Take queries as arrays, lists and columns of Arrow have them, and refuse what is no number."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import ArrayLike, NDArray
+
+from puffin_ann.ann.core.memmap import as_asked
+from puffin_ann.errors import QueryError
+
+_BOOLEANS, _TEXT = "true and false", "text"
+_DATES, _LENGTHS = "dates", "lengths of time"
+
+_NO_NUMBERS = {"b": _BOOLEANS, "U": _TEXT, "S": _TEXT, "M": _DATES, "m": _LENGTHS}
+"""By kind of an array: what NumPy would make numbers of."""
+
+_NO_NUMBERS_ALONE = (
+    ((bool, np.bool_), _BOOLEANS),
+    ((str, bytes), _TEXT),
+    ((np.datetime64,), _DATES),
+    ((np.timedelta64,), _LENGTHS),
+)
+"""The same of single values, of which lists and arrays of objects have any beside each other."""
+
+
+def checked_queries(queries: ArrayLike, dimension: int, index: str) -> NDArray[np.float32]:
+    """Return queries as (q, dimension) float32 for kernels; one alone may be (dimension,).
+
+    Args:
+        queries: as they were given: an array, lists, or a column of Arrow's.
+        dimension: numbers in a vector of the index.
+        index: its name.
+
+    Raises:
+        QueryError: they are no finite numbers, or of another shape.
+    """
+    if isinstance(queries, np.ndarray) and queries.dtype == np.float32:
+        batch = np.ascontiguousarray(queries)
+    else:
+        batch = _as_float32(queries, dimension)
+    if batch.ndim == 1:
+        batch = batch[None, :]
+    if batch.ndim != 2 or batch.shape[1] != dimension:
+        raise QueryError(
+            f"queries have shape {batch.shape}; index {index!r} needs (n, {dimension})"
+        )
+    finite = np.isfinite(batch)
+    if not finite.all():
+        bad = np.flatnonzero(~finite.all(axis=1))[0]
+        raise QueryError(f"query {bad} holds a NaN or infinite value (float32)")
+    return as_asked(batch)
+
+
+def require_numbers(values: Iterable[Any]) -> None:
+    """Refuse lists that hold what NumPy would make numbers of beside numbers.
+
+    Args:
+        values: numbers, or lists, tuples and arrays of them.
+
+    Raises:
+        QueryError: says what they hold.
+    """
+    kinds = set(map(type, values))
+    for kind in kinds:
+        for no_numbers, told in _NO_NUMBERS_ALONE:
+            if issubclass(kind, no_numbers):
+                raise QueryError(f"queries hold {told}; give numbers")
+    if kinds <= {float, int}:
+        return
+    for value in values:
+        if isinstance(value, list | tuple):
+            require_numbers(value)
+        elif isinstance(value, np.ndarray):
+            _require_array_of_numbers(value)
+
+
+def _require_array_of_numbers(values: NDArray[Any]) -> None:
+    kind = values.dtype.kind
+    if kind == "O":
+        require_numbers(values.ravel().tolist())
+    elif kind == "c":
+        raise QueryError("queries are complex numbers; give real ones")
+    elif kind in _NO_NUMBERS:
+        raise QueryError(f"queries hold {_NO_NUMBERS[kind]}; give numbers")
+
+
+def _as_float32(queries: ArrayLike, dimension: int) -> NDArray[np.float32]:
+    """Return numbers of any kind; beyond float32 they become infinite.
+
+    Raises:
+        QueryError: they are none.
+    """
+    try:
+        if isinstance(queries, pa.Array | pa.ChunkedArray | pa.Scalar):
+            queries = _of_arrow(queries, dimension)
+        elif isinstance(queries, list | tuple):
+            require_numbers(queries)
+        given = np.asarray(queries)
+        _require_array_of_numbers(given)
+        with np.errstate(over="ignore"):
+            return np.ascontiguousarray(given, dtype=np.float32)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise QueryError(f"queries are not numbers of one dimension: {error}") from None
+
+
+def _of_arrow(queries: pa.Array | pa.ChunkedArray | pa.Scalar, dimension: int) -> NDArray[Any]:
+    """Return vectors of Arrow's as an array: (q, d) of a column of lists, or of one list alone.
+
+    Raises:
+        QueryError: vectors, or numbers of them, are null; or they are of several lengths.
+    """
+    if isinstance(queries, pa.Scalar):
+        return _of_arrow(pa.array([queries.as_py()], queries.type), dimension)
+    if isinstance(queries.type, pa.BaseExtensionType):
+        queries = queries.cast(queries.type.storage_type)
+    if not isinstance(queries.type, pa.ListType | pa.LargeListType | pa.FixedSizeListType):
+        return np.asarray(queries)
+    if queries.null_count:
+        first = pc.index(pc.is_null(queries), True).as_py()
+        raise QueryError(f"query {first} is null; give rows that have a vector")
+    lengths = pc.unique(pc.list_value_length(queries)).to_pylist()
+    if len(lengths) > 1:
+        raise QueryError(
+            f"queries have {lengths[0]} and {lengths[1]} numbers; all need {dimension}"
+        )
+    numbers = pc.list_flatten(queries)
+    if numbers.null_count:
+        raise QueryError("queries hold null among their numbers; give numbers")
+    return np.asarray(numbers).reshape(len(queries), *(lengths or [dimension]))
