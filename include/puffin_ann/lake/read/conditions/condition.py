@@ -8,7 +8,6 @@ both say that x is not null. NaN satisfies `is nan`, `!=` and `not in`. -0.0 equ
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -56,6 +55,7 @@ from puffin_ann.lake.read.conditions.values import (
     UnfitValueError,
     fitted,
 )
+from puffin_ann.lake.read.conditions.words import expression_in_words, value_in_words
 from puffin_ann.lake.read.data.types_in_words import columns_in_words, type_in_words
 
 
@@ -79,10 +79,10 @@ class Condition:
     columns: tuple[NestedField, ...]
     key: str
 
-    @property
+    @cached_property
     def text(self) -> str:
         """As it was given, in words."""
-        return self.where if isinstance(self.where, str) else str(self.where)
+        return self.where if isinstance(self.where, str) else expression_in_words(self.where)
 
     @property
     def is_always_true(self) -> bool:
@@ -259,11 +259,11 @@ class _NormalForm(BooleanExpressionVisitor[BooleanExpression]):
 def _shown(predicate: UnboundPredicate, kind: IcebergType) -> str:
     """Return what does not fit a column's type: of a list those members, where it is some."""
     if isinstance(predicate, LiteralPredicate):
-        return shortened(_value_shown(predicate.literal))
+        return shortened(value_in_words(predicate.literal))
     if isinstance(predicate, SetPredicate):
         members = predicate.literals
         unfit = [member for member in members if not _fits(member, kind)]
-        return shortened(", ".join(sorted(map(_value_shown, unfit or members))))
+        return shortened(", ".join(sorted(map(value_in_words, unfit or members))))
     return "a question for null or NaN"
 
 
@@ -273,14 +273,6 @@ def _fits(literal: Literal[Any], kind: IcebergType) -> bool:
     except UnfitValueError:
         return False
     return True
-
-
-def _value_shown(literal: Literal[Any]) -> str:
-    """Return a value as a condition has it."""
-    value = literal.value
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, Decimal) else repr(value)
 
 
 def _fitting(predicate: UnboundPredicate, kind: IcebergType) -> BooleanExpression:

@@ -1,7 +1,7 @@
 """What values mean: beyond a column's type, at its edges, and as text."""
 
 import math
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from uuid import UUID
 
@@ -193,6 +193,9 @@ def test_zero_has_no_sign(name):
         (EqualTo("at", NOON), [0]),
         (EqualTo("at", date(2024, 2, 29)), [1]),
         (EqualTo("when", NOON.replace(tzinfo=UTC)), [0]),
+        (EqualTo("when", NOON), [0]),
+        (EqualTo("when", NOON.replace(hour=14, tzinfo=timezone(timedelta(hours=2)))), [0]),
+        (EqualTo("at", NOON.replace(hour=14, tzinfo=timezone(timedelta(hours=2)))), [0]),
         (EqualTo("clock", time(12)), [0]),
         (In("day", [date(2024, 2, 29), date(1, 1, 1)]), [0, 1]),
         (In("at", [NOON, datetime(2024, 2, 29)]), [0, 1]),
@@ -212,13 +215,16 @@ def test_values_may_be_written_so(where, rows):
         ("small = 1e-3", "no whole number"),
         ("cost = '0.001'", "more than 2 digits"),
         ("small = true", "no number"),
-        (EqualTo("cost", date(2024, 1, 1)), "no number"),
+        (EqualTo("cost", date(2024, 1, 1)), "which 2024-01-01 does not fit: it is no number"),
+        (In("cost", [NOON]), "which 2024-02-29T12:00:00 does not fit"),
+        (EqualTo("word", time(12)), "which 12:00:00 does not fit"),
+        (GreaterThan("when", date(2024, 1, 1)), "which 2024-01-01 does not fit.*its time zone"),
         ("price < '1e99999999999999999999'", "no number"),
         ("price = 'nan'", "no number"),
         ("price = '1_0'", "no number"),
         ("day = '2024-02-30'", "no such moment; a date is written as '2024-01-31'"),
         ("day > '2024-01-01T00:00:00'", "a date is written as '2024-01-31'"),
-        (EqualTo("day", NOON), "it has a time of day"),
+        (EqualTo("day", NOON), "which 2024-02-29T12:00:00 does not fit: it has a time of day"),
         ("at = '2024-01-01T00:00:00Z'", "'2024-01-31T14:30:00'.*without a time zone"),
         ("at = 'yesterday'", "'2024-01-31 14:30:00'"),
         ("at = true", "'2024-01-31 14:30:00'"),
