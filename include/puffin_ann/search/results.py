@@ -101,7 +101,8 @@ def checked_columns(columns: Iterable[str]) -> tuple[str, ...]:
         QueryError: they are no names, or there is one that it cannot have.
     """
     if isinstance(columns, str | bytes):  # iterable, too: by letters
-        raise QueryError(f"columns is {columns!r}; it takes a list of names: [{columns!r}]")
+        name = columns if isinstance(columns, str) else columns.decode(errors="replace")
+        raise QueryError(f"columns is {columns!r}; it takes a list of names: [{name!r}]")
     try:
         names = tuple(columns)
     except TypeError:

@@ -213,6 +213,7 @@ def test_columns_that_are_no_names_are_refused(words):
     for columns, message in (
         (3, "columns is 3; it takes a list of names"),
         ("id", r"it takes a list of names: \['id'\]"),
+        (b"id", r"columns is b'id'; it takes a list of names: \['id'\]"),
         ({"id", 3}, "columns: 3 is no name"),
         ([b"id"], "columns: b'id' is no name"),
         (["id", None], "columns: None is no name"),

@@ -3,11 +3,15 @@
 import re
 from decimal import Decimal
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from pyiceberg.expressions import BooleanExpression
 
 from puffin_ann.errors import QueryError
 from puffin_ann.lake.read.conditions.mistakes import mistake_in
+
+if TYPE_CHECKING:
+    from pyparsing import ParserElement
 
 EXAMPLE = "price < 20 and category in ('tea', 'coffee')"
 MOST_CHARACTERS = 100_000
@@ -50,7 +54,6 @@ def parsed(where: str) -> BooleanExpression:
         QueryError: it cannot be read.
     """
     # Whoever asks without a condition, or with an expression, needs no parser.
-    from pyiceberg.expressions.parser import parse
     from pyparsing import ParseBaseException
 
     if len(where) > MOST_CHARACTERS:
@@ -61,7 +64,7 @@ def parsed(where: str) -> BooleanExpression:
             f"where has {len(written)} characters, powers of ten written out; {_MOST_READ}"
         )
     try:
-        found = parse(written)
+        found = _grammar().parse_string(written, parse_all=True)[0]
     except ParseBaseException as error:
         raise QueryError(
             f"where {quoted(where)} cannot be read{_why(where, written, error.loc)}"
@@ -79,6 +82,27 @@ def parsed(where: str) -> BooleanExpression:
     if not isinstance(found, BooleanExpression):
         raise QueryError(f"where {quoted(where)} is no condition; it takes comparisons: {EXAMPLE}")
     return found
+
+
+@lru_cache(maxsize=1)
+def _grammar() -> "ParserElement":
+    """Return what PyIceberg's parser reads, but with true and false beside other parts as well.
+
+    PyIceberg makes an expression of either only where it is the whole text, and `id = 3 or true`
+    fails on what is none.
+    """
+    from pyiceberg.expressions import parser
+    from pyparsing import OpAssoc, Suppress, infix_notation
+
+    part = parser.predicate.copy().add_parse_action(parser.handle_always_expression)
+    joints = (
+        (parser.NOT, 1, OpAssoc.RIGHT, parser.handle_not),
+        (parser.AND, 2, OpAssoc.LEFT, parser.handle_and),
+        (parser.OR, 2, OpAssoc.LEFT, parser.handle_or),
+    )
+    levels = [(Suppress(word), *rest) for word, *rest in joints]
+    grammar: ParserElement = infix_notation(part, levels)  # type: ignore[no-untyped-call]
+    return grammar
 
 
 def _written_out(token: re.Match[str]) -> str:

@@ -1,9 +1,25 @@
 """What a condition may say, and what is told of one that cannot be."""
 
+from datetime import date, datetime, time
+from types import SimpleNamespace
+
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyiceberg.expressions import EqualTo, GreaterThan, In
+from pyiceberg.expressions import (
+    And,
+    EqualTo,
+    GreaterThan,
+    In,
+    IsNull,
+    LessThan,
+    Not,
+    NotIn,
+    NotStartsWith,
+    Or,
+    StartsWith,
+)
+from pyiceberg.expressions.literals import DateLiteral
 from pyiceberg.expressions.visitors import bind
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -19,8 +35,10 @@ from pyiceberg.types import (
 )
 
 from puffin_ann.errors import ColumnNotFoundError, QueryError
+from puffin_ann.lake.read.conditions import text
 from puffin_ann.lake.read.conditions.condition import read_condition
 from puffin_ann.lake.read.conditions.evaluate import rows_that_match
+from puffin_ann.lake.read.conditions.words import expression_in_words
 
 SCHEMA = Schema(
     NestedField(1, "id", IntegerType(), required=False),
@@ -98,6 +116,10 @@ def found(where):
         ("id is nan", []),
         ("id is not nan", [0, 1, 3]),
         ("true", [0, 1, 2, 3]),
+        ("id = 1 or true", [0, 1, 2, 3]),
+        ("true and id > 1 and not false", [1, 3]),
+        ("not (TRUE or id = 1) or (false) or word = 'tea'", [0]),
+        ("truth = 1 and false", []),
         ("id = 1 or word = 'coffee'", [0, 2]),
         (EqualTo("word", "tea"), [0]),
     ],
@@ -185,14 +207,41 @@ def test_digits_in_text_and_behind_a_point_are_no_whole_number():
 
 
 def test_an_error_speaks_of_like_where_it_is_written(monkeypatch):
-    def refuse(_where):
+    def refuse(_where, *, parse_all):
+        assert parse_all
         raise ValueError
 
-    monkeypatch.setattr("pyiceberg.expressions.parser.parse", refuse)
+    monkeypatch.setattr(text, "_grammar", lambda: SimpleNamespace(parse_string=refuse))
     with pytest.raises(QueryError, match="cannot be read: it takes comparisons"):
         read("not id = 3")
     with pytest.raises(QueryError, match="cannot be read: like takes text"):
         read("word LIKE 'a%b'")
+
+
+DAY, NOON = date(2024, 1, 31), datetime(2024, 1, 31, 12, 0, 0, 5)
+
+
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [
+        (GreaterThan("day", DAY), "day > '2024-01-31'"),
+        (In("day", [DAY, date(1, 1, 1)]), "day in ('0001-01-01', '2024-01-31')"),
+        (LessThan("at", NOON), "at < '2024-01-31T12:00:00.000005'"),
+        (EqualTo("clock", time(14, 30)), "clock = '14:30:00'"),
+        (EqualTo("day", DateLiteral(2**40)), "day = '1099511627776'"),
+        (EqualTo("open", True) & EqualTo("word", "tea"), "open = true and word = 'tea'"),
+        (
+            And(Or(IsNull("a"), EqualTo("b.c", 1)), Not(NotIn("d", [1.5, 2.5])), EqualTo("e", 3)),
+            "(a is null or b.c = 1) and not d not in (1.5, 2.5) and e = 3",
+        ),
+        (
+            Not(Or(StartsWith("a", "x"), NotStartsWith("b", "y"))),
+            "not (a like 'x%' or b not like 'y%')",
+        ),
+    ],
+)
+def test_an_expression_is_told_as_it_would_be_written(where, says):
+    assert expression_in_words(where) == says
 
 
 def test_conditions_written_alike_have_one_key():
