@@ -152,7 +152,7 @@ def _index(data: DataSet, columns: dict[str, NDArray[np.int64]]) -> Any:
 
 def _recall(index: Any, asked: Asked) -> float:
     """Return the lesser recall of a batch and of queries one a call, nothing known of others."""
-    from puffin_ann.search.conditions.ways import Sifted
+    from puffin_ann.search.conditions.sifted import Sifted
 
     found = []
     for step in (len(asked.queries), 1):

@@ -2,9 +2,10 @@
 
 `base` is what an engine offers; `exact`, `vamana`, `hnsw` and `ivf_pq` are the engines, imported
 when they are asked for. `reranked` measures answers by the table's vectors where shards have not
-them as they are, `ivf_lists` finds candidates where only some lists are read, and `ivf_unpacked` is
-what lies beside lists that are searched. `delta` is the small shard of added rows, and `sizes`
-predicts how large an index of each will be, with what `links` knows of graphs.
+them as they are, `ivf_lists` finds candidates where only some lists are read; `ivf_unpacked` and
+`vamana_unpacked` are what lies beside lists and graphs that are searched. `delta` is the small
+shard of added rows, and `sizes` predicts how large an index of each will be, with what `links`
+knows of graphs.
 """
 
 from puffin_ann.engines.base import SearchableShard, ShardEngine

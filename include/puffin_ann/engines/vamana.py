@@ -3,7 +3,7 @@
 What only builds and insertions need is imported there: a search's first answer waits for imports.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, get_args
@@ -13,14 +13,12 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from puffin_ann.ann.clustering import product_quantisation
-from puffin_ann.ann.core.memmap import Scalar
 from puffin_ann.ann.core.types import Answers, Width
 from puffin_ann.ann.graph import space as spaces
 from puffin_ann.ann.vamana import append_files
 from puffin_ann.ann.vamana.packed import layout as packed_layout
 from puffin_ann.ann.vamana.packed.layout import PackedNodes, degree_of
-from puffin_ann.ann.vamana.packed_policy import open_or_make
-from puffin_ann.ann.vamana.search import Beam, Codes, Linked, LinkedInSpace, Searcher
+from puffin_ann.ann.vamana.search import Beam, Codes, Linked, Searcher
 from puffin_ann.blobs.encoding.stored_vectors import PLAIN, Stored
 from puffin_ann.blobs.shards import graph as graph_blob
 from puffin_ann.blobs.shards.graph import Graph
@@ -33,15 +31,10 @@ from puffin_ann.engines.base import (
     exclude,
 )
 from puffin_ann.engines.exact import StoredVectors
-from puffin_ann.errors import BlobFormatError, LocalCopyError
+from puffin_ann.engines.vamana_unpacked import SPACE, rows_of_zeros, searched_files, vectors_of
+from puffin_ann.errors import BlobFormatError
 from puffin_ann.settings import settings
 
-SPACE = "space.npy"
-"""Beside the unpacked blob where the searched rows differ from the stored ones.
-
-It goes when packed nodes are there, which searches read instead: they would hold the vectors a
-second time. What needs it then makes it again.
-"""
 REBUILT_SHARE = 0.5
 """A batch larger than this share of a shard costs more to insert than to build all again."""
 
@@ -79,7 +72,7 @@ class VamanaShard(StoredVectors):
             codes = Codes(graph.codebook, offsets, graph.codes)
         self._searcher = Searcher(
             Linked(
-                graph.metric, _vectors(graph), space, graph.neighbours, graph.degrees, graph.entry
+                graph.metric, vectors_of(graph), space, graph.neighbours, graph.degrees, graph.entry
             ),
             codes=codes,
             packed=packed,
@@ -245,7 +238,7 @@ class VamanaEngine:
         if not stored.max_degree:
             raise BlobFormatError(f"{directory}: the shard has no graph to add rows to")
         mask = exclude(deleted, None, first)
-        vectors = append_files.append_vectors(_vectors(stored), added, scratch / "vectors.npy")
+        vectors = append_files.append_vectors(vectors_of(stored), added, scratch / "vectors.npy")
         if not first or len(added) > REBUILT_SHARE * first:
             return self.build(
                 vectors,
@@ -314,9 +307,9 @@ class VamanaEngine:
         """
         graph = graph_blob.open(directory)
         if searched:
-            _searched(graph, directory, _beam(graph))
+            searched_files(graph, directory, _beam(graph))
         else:
-            spaces.of_rows(_vectors(graph), graph.metric, directory / SPACE, lasting=False)
+            spaces.of_rows(vectors_of(graph), graph.metric, directory / SPACE, lasting=False)
             packed_layout.refuse(directory)
 
     def open(self, directory: Path, beam: Beam | None = None) -> VamanaShard:
@@ -332,27 +325,19 @@ class VamanaEngine:
         """
         graph = graph_blob.open(directory)
         beam = beam or _beam(graph)
-        packed, space = _searched(graph, directory, beam)
+        packed, space = searched_files(graph, directory, beam)
         if space is not None and beam == "edges" and graph.rows and graph.max_degree:
             packed = packed_layout.make(
-                _vectors(graph),
+                vectors_of(graph),
                 space,
                 graph.neighbours,
                 graph.degrees,
                 threads=settings().thread_count,
             )
-        zero_rows = None
-        if graph.rows and graph.metric == "cosine":
-            zero_rows = _read(spaces.zero_rows, directory / SPACE)
+        zero_rows = rows_of_zeros(graph, directory)
         return VamanaShard(
             graph, space, zero_rows=zero_rows, packed=packed, beam=beam, folder=directory
         )
-
-
-def _vectors(graph: Graph) -> NDArray[np.float32]:
-    if graph.vectors is None:
-        raise BlobFormatError("graph blob: the shard has no vectors")
-    return graph.vectors.view(np.ndarray)
 
 
 def _properties(parameters: Any, seed: int) -> dict[str, str]:
@@ -364,55 +349,3 @@ def _beam(graph: Graph) -> Beam:
     """Return the beam that a shard's index declares; another version may know others."""
     told = graph.properties.get("beam")
     return told if told in get_args(Beam) else "auto"  # type: ignore[return-value]
-
-
-def _searched(
-    graph: Graph, folder: Path, beam: Beam
-) -> tuple[PackedNodes | None, NDArray[np.float32] | None]:
-    """Return what searches read, made if the folder lacks it: packed nodes, or rows of the space.
-
-    A file of those that was there before is left: the folder may be sealed.
-
-    Raises:
-        LocalCopyError: the folder does not hold a whole unpacked shard.
-    """
-    was_there = (folder / SPACE).exists()
-    made: list[NDArray[np.float32]] = []
-
-    def linked() -> LinkedInSpace:
-        made.append(_space(graph, folder))
-        return LinkedInSpace(
-            graph.metric, _vectors(graph), made[0], graph.neighbours, graph.degrees, graph.entry
-        )
-
-    if graph.rows and graph.max_degree and beam not in ("full", "pq"):
-        dim, threads = spaces.padded_dim(graph.metric, graph.dimension), settings().thread_count
-        forced = beam == "edges"
-        packed = open_or_make(folder, dim, graph.degrees, linked, threads, forced=forced)
-        if packed is not None:
-            if not was_there:
-                (folder / SPACE).unlink(missing_ok=True)
-            return packed, None
-    return None, made[0] if made else _space(graph, folder)
-
-
-def _space(graph: Graph, folder: Path) -> NDArray[np.float32]:
-    """Return the rows as they are searched, `(n, w) float32`; their file is made if it is gone."""
-    path, vectors = folder / SPACE, _vectors(graph)
-    if not graph.rows or not spaces.is_needed(graph.metric, graph.dimension):
-        return vectors
-    if not path.exists():
-        return spaces.of_rows(vectors, graph.metric, path)
-    space = _read(spaces.open_space, path)
-    wanted = (graph.rows, spaces.padded_dim(graph.metric, graph.dimension))
-    if space.shape != wanted:
-        raise LocalCopyError(f"{path}: shape {space.shape}, not {wanted}")
-    return space
-
-
-def _read(read: Callable[[Path], NDArray[Scalar]], path: Path) -> NDArray[Scalar]:
-    """Return what is read of a file, or of what lies beside it; `LocalCopyError` without it."""
-    try:
-        return read(path)
-    except (OSError, ValueError) as error:
-        raise LocalCopyError(f"{path.parent} is not a whole unpacked shard: {error}") from None

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from puffin_ann.ann.core.types import HORIZON, SEEN, THROUGH
 from puffin_ann.ann.exact import brute_force
 from puffin_ann.search.conditions import ways
+from puffin_ann.search.conditions.sifted import MOST_APART, Sifted
 from puffin_ann.search.shards.reach import Reach
 from tests.support.indexes.blob_samples import sample_routing
 from tests.support.indexes.shard_checks import opened
@@ -50,7 +51,7 @@ def test_few_queries_are_left_short_where_the_condition_is_independent(share):
 
 
 def test_rows_near_queries_tell_the_share_to_expect_and_who_asks_may_change():
-    sifted = ways.Sifted()
+    sifted = Sifted()
     assert sifted.near(0.5) == 0.5
     for allowed in (100, 0):
         for _ in range(200):
@@ -73,14 +74,14 @@ def turns_of(sifted, queries):
 
 def test_where_to_sift_does_not_pay_it_is_tried_ever_more_seldom():
     """One query of 32 for ever took a third of what all others do."""
-    sifted = ways.Sifted()
-    first, *turns = turns_of(sifted, 10 * ways.MOST_APART)
+    sifted = Sifted()
+    first, *turns = turns_of(sifted, 10 * MOST_APART)
     turns = np.diff([first, *turns])
     assert first == 1
     doubling = ways.TRIED * 2 ** np.arange(5)
-    assert turns.tolist() == [*doubling[:-1], *[ways.MOST_APART] * (len(turns) - 4)]
-    assert doubling[-1] == ways.MOST_APART
-    assert sifted.take_turn(4 * ways.MOST_APART) == 4
+    assert turns.tolist() == [*doubling[:-1], *[MOST_APART] * (len(turns) - 4)]
+    assert doubling[-1] == MOST_APART
+    assert sifted.take_turn(4 * MOST_APART) == 4
     sifted.add(np.zeros(4, np.bool_))
 
     sifted.pay()
@@ -89,7 +90,7 @@ def test_where_to_sift_does_not_pay_it_is_tried_ever_more_seldom():
 
 
 def test_a_condition_that_leaves_queries_short_is_expected_to_do_so_again():
-    sifted = ways.Sifted()
+    sifted = Sifted()
     assert sifted.short_share < 0.2
     sifted.add(np.zeros(32, np.bool_))
     assert sifted.short_share > 0.8
@@ -139,7 +140,7 @@ def test_more_rows_are_found_as_well_as_few_are(mixed):
 
 
 def test_queries_left_short_are_expected_to_have_fewer_rows_near_them_than_others():
-    sifted = ways.Sifted()
+    sifted = Sifted()
     assert sifted.near_short(0.5) == sifted.near(0.5) == 0.5
     sifted.add_rows(seen=2000, allowed=1000)
     sifted.add_short(seen=1000, allowed=50)

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import AliasChoices, Field
 
-from puffin_ann.blobs.version.routing import ShardKind
+from puffin_ann.blobs.version.routing import ShardEntry, ShardKind
 from puffin_ann.lifecycle.documents.run import (
     AssignOutcome,
     AssignTask,
@@ -238,16 +238,28 @@ class AppliedShard(Document):
     shard_id: int
     kind: ShardKind
     rows: int
-    tombstones: int
-    bytes: int
-    file: StagedFile | None
-    blobs: tuple[str, ...]
-    added: int
+    tombstones: int = 0
+    bytes: int = 0
+    file: StagedFile | None = None
+    blobs: tuple[str, ...] = ()
+    added: int = 0
     action: str
-    recall: float | None
-    seconds: float
+    recall: float | None = None
+    seconds: float = 0.0
     vector_bytes_read: int = 0
     added_tombstones: StagedTombstones | None = None
+
+    @classmethod
+    def kept(cls, shard: ShardEntry) -> "AppliedShard":
+        """Return a shard of the version refreshed that nothing was done to."""
+        return cls(
+            shard_id=shard.shard_id,
+            kind=shard.kind,
+            rows=shard.rows,
+            tombstones=shard.tombstones,
+            bytes=shard.bytes,
+            action="kept",
+        )
 
 
 class AppliedGroup(Document):

@@ -182,20 +182,7 @@ def _kept(
         if shard.kind == "delta" and shard.action == "merge"
     }
     found = [
-        applied.get(shard.shard_id)
-        or AppliedShard(
-            shard_id=shard.shard_id,
-            kind=shard.kind,
-            rows=shard.rows,
-            tombstones=shard.tombstones,
-            bytes=shard.bytes,
-            file=None,
-            blobs=(),
-            added=0,
-            action="kept",
-            recall=None,
-            seconds=0.0,
-        )
+        applied.get(shard.shard_id) or AppliedShard.kept(shard)
         for shard in base.routing.shards
         if shard.shard_id not in removed
     ]

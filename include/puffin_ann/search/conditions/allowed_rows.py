@@ -15,7 +15,8 @@ from puffin_ann.search.conditions.gathered import Gathered
 from puffin_ann.search.conditions.kept_shards import KeptShards
 from puffin_ann.search.conditions.live_places import FEW_SHARE, LivePlaces
 from puffin_ann.search.conditions.shard_rows import ShardRows
-from puffin_ann.search.conditions.ways import Sifted, worth_of_mask
+from puffin_ann.search.conditions.sifted import Sifted
+from puffin_ann.search.conditions.ways import worth_of_mask
 from puffin_ann.search.version.index_version import IndexVersion
 from puffin_ann.search.version.row_locators import Locators
 from puffin_ann.search.version.snapshot_view import SnapshotView

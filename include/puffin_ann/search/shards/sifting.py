@@ -5,7 +5,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.search.conditions.ways import TRIED_SHARE, Sifted, tried
+from puffin_ann.search.conditions.sifted import Sifted
+from puffin_ann.search.conditions.ways import TRIED_SHARE, tried
 from puffin_ann.search.merge import Source
 
 Sift = Callable[[NDArray[np.bool_], float], tuple[list[Source], NDArray[np.bool_]]]

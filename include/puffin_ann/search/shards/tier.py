@@ -22,9 +22,7 @@ from puffin_ann.search.explain.recorder import current, enter
 from puffin_ann.search.merge import Source, count_found
 from puffin_ann.search.range_search import Part
 from puffin_ann.search.shards.among import Among, Wanted
-from puffin_ann.search.shards.cold.decide import may_be_cold
-from puffin_ann.search.shards.cold.scan import ColdShards, DamagedShardError
-from puffin_ann.search.shards.cold.tier import ColdTier
+from puffin_ann.search.shards.by_ranges import ByRanges
 from puffin_ann.search.shards.comparison import Comparison
 from puffin_ann.search.shards.costs import Costs
 from puffin_ann.search.shards.meanwhile import meanwhile
@@ -71,9 +69,7 @@ class ShardTier:
         mode: CacheMode = "full",
         reader: Callable[[], RowVectorReader] | None = None,
     ) -> None:
-        self._io, self._version, self._view = io, version, view
-        self._cache, self._scope = cache, scope
-        self._routing = version.routing
+        self._version, self._view, self._routing = version, view, version.routing
         self.routes = Routes(io, version)
         self.way: ways.Way | None = None
         self._opened = OpenedShards(io, version, view, cache, scope, reader)
@@ -84,6 +80,9 @@ class ShardTier:
         )
         self._threads = settings().thread_count
         self._mode = mode
+        self._ranges = ByRanges(
+            io, version, view, self.routes, self._opened, cache=cache, scope=scope, mode=mode
+        )
 
     def search(
         self,
@@ -152,8 +151,8 @@ class ShardTier:
         cold, sources = list[int](), list[Source]()
         if by_ranges:
             enter("read shards")
-            with meanwhile(self._beside_ranges(widths)):
-                cold, sources = self._by_ranges(queries, k, widths)
+            with meanwhile(self._ranges.beside(widths)):
+                cold, sources = self._ranges.answer(queries, k, widths)
         widths[:, cold] = 0
         sources += self._probe(queries, k, widths, allowed)
         touched = probed.any(axis=0)
@@ -245,47 +244,6 @@ class ShardTier:
                 told = shard.told_rows(len(asking), allowed)
                 recorder.add_shard(replace(told, seconds=perf_counter() - began))
 
-    def _beside_ranges(self, widths: NDArray[np.number[Any]]) -> list[Callable[[], object]]:
-        """Return what else is to be read for an answer: of shards that ranges cannot answer for."""
-        tier = self._cold
-        beside = [
-            entry
-            for entry, widths_of_it in zip(self._routing.shards, widths.T, strict=True)
-            if widths_of_it.any()
-            and entry.shard_id not in self._opened.kept
-            and not (tier and tier.may_search(entry))
-        ]
-        work: list[Callable[[], object]] = []
-        if beside:
-            work.append(partial(self._opened.open_together, beside))
-        footers = self._opened.footers_to_read()
-        return [*work, footers] if footers else work
-
-    def _by_ranges(
-        self, queries: NDArray[np.float32], k: int, widths: NDArray[np.number[Any]]
-    ) -> tuple[list[int], list[Source]]:
-        """Have shards answer that are not on local disk; return which did, and their answers."""
-        tier = self._cold
-        if tier is None:
-            return [], []
-        try:
-            answered, sources = tier.search(
-                queries, k, np.asarray(widths, np.int64), self._opened.kept
-            )
-        except DamagedShardError as damage:
-            self._opened.damaged.add(damage.shard_id)
-            raise damage.error from None
-        recorder = current()
-        if recorder is not None:
-            for entry in (self._routing.shards[number] for number in answered):
-                if entry.shard_id in tier.shards.bytes_read:  # else it has none of the rows wanted
-                    recorder.add_shard(ShardWay.of(entry, "ranges", len(queries)))
-        if self._mode == "lazy":
-            for entry in (self._routing.shards[number] for number in answered):
-                if tier.is_asked_often(entry):
-                    self._opened.bring(entry)
-        return answered, sources
-
     @property
     def damaged(self) -> set[int]:
         """Ids of the shards that could not be read."""
@@ -304,31 +262,12 @@ class ShardTier:
     @property
     def ranges_read(self) -> int:
         """Bytes that were read by ranges so far."""
-        tier = self.__dict__.get("_cold")
-        return sum(tier.shards.bytes_read.values()) if tier else 0
+        return self._ranges.bytes_read
 
     @property
     def table_bytes_read(self) -> int:
         """Bytes of vectors that were read of the table so far, as they are stored there."""
         return self._opened.table_bytes_read
-
-    @cached_property
-    def _cold(self) -> ColdTier | None:
-        """What searches by ranges; None where no shard is to be, or cells cannot be read."""
-        least = settings().ranges_min_bytes
-        may_be = any(may_be_cold(self._routing, entry, least) for entry in self._routing.shards)
-        if not may_be or self.routes.cells is None:
-            return None
-        ranks = self._view.rank_of_file_id
-        shards = ColdShards(
-            self._io,
-            self._version,
-            self.routes.cells,
-            self._opened.masked,
-            ranks,
-            self._opened.read_table,
-        )
-        return ColdTier(shards, self._cache, self._scope, self._mode)
 
     def _probe(
         self,

@@ -117,7 +117,7 @@ def test_one_query_reads_few_lists(make_table, never_brought, monkeypatch):
 
     assert len(index.search(QUERIES[0], K)) == K
 
-    (shard,) = index._shards._cold.shards._opened.values()
+    (shard,) = index._shards._ranges.tier.shards._opened.values()
     assert shard.spans(shard.lists.near(QUERIES[:1], 1)) != [(0, 3000)]
 
 

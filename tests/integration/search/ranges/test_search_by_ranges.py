@@ -136,7 +136,9 @@ def test_tombstones_deltas_and_inserted_rows_are_answered(words, layers, request
     assert "merge" in done["reason"] or done["action"] == "merge"
     found, told = assert_exact(words.refresh())
     assert told["bytes_by_ranges"] > 0
-    assert not found._shards._cold.shards.whole, "inserted rows are in the order of cells, too"
+    assert not found._shards._ranges.tier.shards.whole, (
+        "inserted rows are in the order of cells, too"
+    )
 
 
 def test_few_cells_are_few_bytes(words, few_cells):
@@ -144,7 +146,7 @@ def test_few_cells_are_few_bytes(words, few_cells):
     forget_cache()
     index = open_index(words.refresh(), builds.INDEX, cache="none")
     found = index.search(QUERIES[:1], 3)
-    opened = index._shards._cold.shards._opened
+    opened = index._shards._ranges.tier.shards._opened
     asked = sum(len(shard.starts.cells) for shard in opened.values())
     assert opened
     assert asked >= FEW

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from puffin_ann.ann.vamana.packed.layout import FRAME, PACKED
-from puffin_ann.engines.vamana import SPACE, VamanaEngine
+from puffin_ann.engines.vamana import VamanaEngine
+from puffin_ann.engines.vamana_unpacked import SPACE
 from puffin_ann.errors import LocalCopyError
 from tests.support.indexes.shard_checks import assert_answers_are_sound, opened
 

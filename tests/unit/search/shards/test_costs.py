@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from puffin_ann.ann.exact.compared_rows import Coding
-from puffin_ann.search.conditions.ways import Sifted
+from puffin_ann.search.conditions.sifted import Sifted
 from puffin_ann.search.shards.costs import Costs
 
 ROWS = 1_000_000

@@ -1,20 +1,22 @@
 """`puffin-ann search`: the nearest rows of a vector."""
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table as Grid
-from rich.text import Text
-from rich.tree import Tree
 
-from puffin_ann.cli.output import AsJson, TableName, console, print_json, say, warn
+from puffin_ann.cli.output import AsJson, TableName, print_json, say
 from puffin_ann.cli.queries import vectors_of_file
+from puffin_ann.cli.search_answers import (
+    answers_in_json,
+    show_answers,
+    show_explanation,
+    warn_of_answers,
+    why_nothing,
+)
 from puffin_ann.counts import counted
 from puffin_ann.errors import QueryError
 from puffin_ann.settings import CacheMode, StalePolicy
@@ -188,15 +190,15 @@ def search(
         else:
             answers = _keys_within(rows, near)
     told = _explanation(answers, stages.stages(), looked_up) if explain else None
-    _warn(_report(answers), table, index, stale_policy)
+    warn_of_answers(answers, table, index, stale_policy)
     if as_json:
-        print_json(_as_json(answers, labels, told))
+        print_json(answers_in_json(answers, labels, told))
     elif len(answers):
-        _show(answers, labels, wanted)
+        show_answers(answers, labels, wanted)
     else:
-        say(_why_nothing(answers, within, others=vector is None))
+        say(why_nothing(answers, within, others=vector is None))
     if told is not None and not as_json:
-        _show_explanation(told)
+        show_explanation(told)
 
 
 def _check_within(within: float | None, **options: float | None) -> None:
@@ -267,80 +269,6 @@ def _key(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _as_json(answers: "pa.Table", labels: list[str], told: "Explanation | None") -> dict[str, Any]:
-    explanation = {} if told is None else {"explanation": asdict(told)}
-    return {
-        **_report(answers),
-        **explanation,
-        "queries": labels,
-        "answers": answers.to_pylist(),
-    }
-
-
-def _report(answers: "pa.Table") -> dict[str, Any]:
-    """Return the answers' `SearchReport`."""
-    report: dict[str, Any] = json.loads((answers.schema.metadata or {})[b"puffin_ann"])
-    return report
-
-
-def _warn(report: dict[str, Any], table: str, index: str, stale_policy: StalePolicy) -> None:
-    """Warn of what a `SearchReport` tells."""
-    from puffin_ann.search.questions.checks import told_zeros
-
-    rows = report["rows_scanned"]
-    if stale_policy == "warn" and rows:
-        warn(
-            f"{counted(rows, 'row')} outside the index {'was' if rows == 1 else 'were'} compared "
-            "one by one; "
-            f"'puffin-ann refresh {index}' takes them in"
-        )
-    if report["queries_of_zeros"]:
-        warn(told_zeros(report["queries_of_zeros"]))
-    for damage in report["damaged"]:
-        warn(f"{damage}; 'puffin-ann doctor {table}' shows more, its --fix repairs")
-
-
-def _why_nothing(answers: "pa.Table", within: float | None, *, others: bool) -> str:
-    """Return what to tell where no row is answered.
-
-    Args:
-        answers: of none.
-        within: the distance that rows had to be at less of.
-        others: whether the rows that were asked for are left out.
-    """
-    from puffin_ann.lake.read.conditions.text import quoted
-
-    report = _report(answers)
-    where, snapshot = report["where"], report["snapshot"]
-    if where is not None and not report["rows_allowed"]:
-        return f"no live row of snapshot {snapshot} with a usable vector satisfies {quoted(where)}"
-    told = [] if where is None else [f"satisfies {quoted(where)}"]
-    told.append("holds a usable vector" if within is None else f"is nearer than {within:g}")
-    return f"no {'other ' if others else ''}live row of snapshot {snapshot} {' and '.join(told)}"
-
-
-def _show(answers: "pa.Table", labels: list[str], columns: list[str]) -> None:
-    if len(columns) == 1 and len(labels) > 1:
-        for grid in _side_by_side(answers, labels, columns[0]):
-            console.print(grid)
-        return
-    grid = Grid()
-    shown = ["query", "rank", "distance", *columns]
-    for name in shown:
-        grid.add_column(name, justify="right" if name in ("rank", "distance") else "left")
-    if not columns:
-        grid.add_column("locator", overflow="fold")
-    for row in answers.to_pylist():
-        cells = [labels[row["query"]], str(row["rank"]), f"{row['distance']:.4f}"]
-        cells += [str(row[name]) for name in columns]
-        if not columns:
-            place = row["locator"]
-            name = place["file"].rsplit("/", 1)[-1]
-            cells.append(f"{name} row group {place['row_group']} row {place['row_offset']}")
-        grid.add_row(*cells)
-    console.print(grid)
-
-
 def _explanation(answers: "pa.Table", stages: Sequence["Stage"], looked_up: int) -> "Explanation":
     """Return how answers were found, with all that the command did until then.
 
@@ -362,50 +290,3 @@ def _explanation(answers: "pa.Table", stages: Sequence["Stage"], looked_up: int)
         stages=(*before, *told.stages),
         seconds=seconds,
     )
-
-
-def _show_explanation(told: "Explanation") -> None:
-    from puffin_ann.search.explain.tree import Branch, tree_of
-
-    def add(branch: Branch, to: Tree) -> None:
-        for part in branch.below:
-            add(part, to.add(Text(part.text)))
-
-    root = tree_of(told)
-    shown = Tree(Text(root.text))
-    add(root, shown)
-    console.print(shown)
-
-
-def _side_by_side(answers: "pa.Table", labels: list[str], column: str) -> Iterator[Grid]:
-    """One column of answers per query, which is how people compare them; as many as fit."""
-    cells: dict[tuple[int, int], str] = {}
-    for row in answers.to_pylist():
-        cells[row["query"], row["rank"]] = f"{row[column]}  {row['distance']:.3f}"
-    ranks = range(1, max((rank for _, rank in cells), default=0) + 1)
-    unbounded = console.options.update_width(1 << 16)
-    left = list(range(len(labels)))
-    while left:
-        fitting = len(left)
-        grid = _grid_of(cells, labels, column, ranks, left)
-        while fitting > 1 and console.measure(grid, options=unbounded).maximum > console.width:
-            fitting -= 1
-            grid = _grid_of(cells, labels, column, ranks, left[:fitting])
-        yield grid
-        left = left[fitting:]
-
-
-def _grid_of(
-    cells: Mapping[tuple[int, int], str],
-    labels: list[str],
-    column: str,
-    ranks: range,
-    queries: list[int],
-) -> Grid:
-    grid = Grid(title=f"nearest {column}, with distance", title_justify="left", box=SIMPLE_HEAD)
-    grid.add_column("rank", justify="right", no_wrap=True, min_width=4)
-    for query in queries:
-        grid.add_column(labels[query], no_wrap=True)
-    for rank in ranks:
-        grid.add_row(str(rank), *(cells.get((query, rank), "") for query in queries))
-    return grid

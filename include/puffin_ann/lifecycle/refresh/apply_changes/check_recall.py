@@ -1,15 +1,61 @@
 """Measure the recall of a shard that was changed, by some of its own rows."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.engines import SearchableShard
+from puffin_ann.engines import SearchableShard, ShardEngine
+from puffin_ann.engines.reranked import ArrayRows, CodesReranked
 from puffin_ann.lifecycle.evaluate.measure import Measure, recalls_of
 
 CHECKED_ROWS = 100
 """Rows of a shard that it is searched for after rows were inserted."""
 DOUBTED_ROWS = 600
 """The same where fewer tell that it may be under the target: to build it takes far longer."""
+
+
+def recall_of_blob(
+    made_by: ShardEngine,
+    encoded: Path,
+    deleted: NDArray[np.bool_],
+    folder: Path,
+    vectors: NDArray[np.float32],
+    *,
+    first: int,
+    k: int,
+    width: int,
+    target: float,
+    seed: int,
+    threads: int,
+) -> Measure | None:
+    """Measure a shard by what searches read, as the width was chosen; see `recall_of`.
+
+    Rounded vectors are measured by themselves, and a shard without vectors by those rows of which
+    they are at hand, so that nothing is read of the table.
+
+    Args:
+        made_by: the shard's engine.
+        encoded: the shard's blob.
+        deleted: (n,) bool, rows of it that are.
+        folder: to be made, for the unpacked blob.
+        vectors: (m, d) float32, of the rows from `first` on, which go to the end.
+        first: an ordinal.
+        k: neighbours.
+        width: that searches have.
+        target: the recall that is declared.
+        seed: chooses rows.
+        threads: threads to use.
+    """
+    folder.mkdir()
+    with encoded.open("rb") as source:
+        made_by.unpack(source, folder)
+    shard: Any = made_by.open(folder)
+    if hasattr(shard, "candidates"):
+        deleted = deleted | (np.arange(len(deleted)) < first)
+        shard = CodesReranked(shard, ArrayRows(vectors, first, len(deleted)))
+    return recall_of(shard, deleted, k=k, width=width, target=target, seed=seed, threads=threads)
 
 
 def recall_of(

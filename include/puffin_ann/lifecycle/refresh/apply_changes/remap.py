@@ -146,15 +146,7 @@ def update_rows_and_tombstones(
     tombstones_changed = not np.array_equal(deleted, before)
     added = None
     if rows is None and not tombstones_changed:
-        return AppliedShard(
-            **_of(shard),
-            file=None,
-            blobs=(),
-            added=0,
-            action="kept",
-            recall=None,
-            seconds=time.monotonic() - began,
-        )
+        return AppliedShard.kept(shard).model_copy(update={"seconds": time.monotonic() - began})
     with ExitStack() as stack:
         blobs: dict[str, Path | bytes] = {}
         if rows is not None and len(rows) <= ROWS_IN_MEMORY:
@@ -171,27 +163,19 @@ def update_rows_and_tombstones(
             if added is None:
                 blobs[tombstones_blob.TYPE] = tombstones_of(deleted)
         return AppliedShard(
-            **{**_of(shard), "tombstones": len(deleted)},
+            shard_id=shard.shard_id,
+            kind=shard.kind,
+            rows=shard.rows,
+            tombstones=len(deleted),
+            bytes=shard.bytes,
             file=stage_shard(workspace, workspace.refresh_plan, shard.shard_id, blobs)
             if blobs
             else None,
             blobs=tuple(blobs),
-            added=0,
             action="mask" if rows is None else "remap",
-            recall=None,
             seconds=time.monotonic() - began,
             added_tombstones=added,
         )
-
-
-def _of(shard: ShardEntry) -> dict[str, object]:
-    return {
-        "shard_id": shard.shard_id,
-        "kind": shard.kind,
-        "rows": shard.rows,
-        "tombstones": shard.tombstones,
-        "bytes": shard.bytes,
-    }
 
 
 def write_rows(rows: Rows, folder: Path) -> Path:

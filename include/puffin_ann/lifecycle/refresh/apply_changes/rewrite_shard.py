@@ -23,15 +23,14 @@ from puffin_ann.blobs.version.routing import ShardEntry
 from puffin_ann.declaration import EXACT
 from puffin_ann.engines import ShardEngine, engine
 from puffin_ann.engines.delta import DELTA
-from puffin_ann.engines.reranked import ArrayRows, CodesReranked
 from puffin_ann.errors import FormatError, RecallTooLowError
 from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.build.cell_order import ShardCells
 from puffin_ann.lifecycle.build.shard import of_engine, stage_shard
-from puffin_ann.lifecycle.documents.refresh import AppliedShard, Changes
+from puffin_ann.lifecycle.documents.refresh import AppliedShard, Changes, RefreshPlan
 from puffin_ann.lifecycle.evaluate.measure import Measure
 from puffin_ann.lifecycle.ingest.included_columns import Before, write_included
-from puffin_ann.lifecycle.refresh.apply_changes.check_recall import recall_of
+from puffin_ann.lifecycle.refresh.apply_changes.check_recall import recall_of_blob
 from puffin_ann.lifecycle.refresh.apply_changes.load_rows import CHUNK_ROWS, FreshRows, fetch
 from puffin_ann.lifecycle.refresh.apply_changes.remap import (
     ShardRows,
@@ -74,6 +73,10 @@ class ShardRewriter:
     threads: int
 
     @property
+    def _plan(self) -> RefreshPlan:
+        return self.workspace.refresh_plan
+
+    @property
     def _made_by(self) -> ShardEngine:
         return engine(self.version.routing.algorithm)
 
@@ -91,7 +94,7 @@ class ShardRewriter:
                 fresh.cells,
                 metric=self.version.routing.metric,
                 norm_bound=self.version.routing.norm_bound,
-                seed=self.workspace.refresh_plan.declaration.seed + shard_id,
+                seed=self._plan.declaration.seed + shard_id,
                 threads=self.threads,
                 scratch=_new(scratch, "engine"),
             )
@@ -101,9 +104,7 @@ class ShardRewriter:
             rows = fresh.rows.located
             blobs = {DELTA.blob_type: encoded, rows_blob.TYPE: write_rows(rows, scratch)}
             blobs |= write_included(self.workspace, rows, scratch)
-            return self._applied(
-                shard_id, "delta", rows, None, blobs, len(rows), "delta", None, began
-            )
+            return self._applied(shard_id, rows, None, blobs, len(rows), "delta", None, began)
 
     def insert(self, shard: ShardEntry) -> AppliedShard:
         """Insert the new rows of a shard's cells; builds it again if its recall suffers.
@@ -130,7 +131,7 @@ class ShardRewriter:
         began = time.monotonic()
         with scratch_folder(f"shard-{shard.shard_id}") as scratch:
             now = rows_now(self.workspace, self.version, shard, self.changes)
-            number = shard.shard_id if self.workspace.refresh_plan.decision.merges else -1
+            number = shard.shard_id if self._plan.decision.merges else -1
             fresh = self._fetch(number, scratch)
             if now.deleted.all() and not len(fresh.rows.vectors):
                 # Nothing can be built of no row.
@@ -152,13 +153,7 @@ class ShardRewriter:
             shard_id=shard.shard_id,
             kind=shard.kind,
             rows=0,
-            tombstones=0,
-            bytes=0,
-            file=None,
-            blobs=(),
-            added=0,
             action="rebuild",
-            recall=None,
             seconds=time.monotonic() - began,
         )
 
@@ -175,7 +170,7 @@ class ShardRewriter:
             self.version.cells(self.workspace.table.io),
             shard,
             folder,
-            but=frozenset(self.workspace.refresh_plan.decision.unreadable),
+            but=frozenset(self._plan.decision.unreadable),
         )
 
     def _unpacked(self, shard: ShardEntry, scratch: Path) -> Path:
@@ -198,18 +193,24 @@ class ShardRewriter:
         return folder
 
     def _inserted(self, shard: ShardEntry, now: ShardRows, fresh: FreshRows, scratch: Path) -> Any:
-        plan, routing = self.workspace.refresh_plan, self.version.routing
         return self._made_by.insert(
             self._unpacked(shard, scratch),
             fresh.rows.vectors,
             deleted=now.deleted if now.deleted.any() else None,
-            parameters=plan.declaration.parameters_of(routing.algorithm),
-            norm_bound=routing.norm_bound,
-            seed=plan.declaration.seed + shard.shard_id,
-            threads=self.threads,
-            scratch=_new(scratch, "inserting"),
-            progress=of_engine(reporter()),
+            **self._building(shard, _new(scratch, "inserting")),
         )
+
+    def _building(self, shard: ShardEntry, scratch: Path) -> dict[str, Any]:
+        """Return what an engine is told of a shard whether it inserts rows or builds."""
+        declaration, routing = self._plan.declaration, self.version.routing
+        return {
+            "parameters": declaration.parameters_of(routing.algorithm),
+            "norm_bound": routing.norm_bound,
+            "seed": declaration.seed + shard.shard_id,
+            "threads": self.threads,
+            "scratch": scratch,
+            "progress": of_engine(reporter()),
+        }
 
     def _checked(
         self,
@@ -231,10 +232,7 @@ class ShardRewriter:
         recall = self._recall(
             encoded, deleted, scratch / "inserted", fresh.rows.vectors, first=len(now.rows)
         )
-        if (
-            recall is not None
-            and recall.recall < self.workspace.refresh_plan.declaration.recall_target
-        ):
+        if recall is not None and recall.recall < self._plan.declaration.recall_target:
             return None
         blobs = {
             self._made_by.blob_type: encoded,
@@ -250,7 +248,6 @@ class ShardRewriter:
             blobs[tombstones_blob.TYPE] = write_tombstones(np.flatnonzero(deleted), scratch)
         return self._applied(
             shard.shard_id,
-            "graph",
             rows,
             deleted,
             blobs,
@@ -269,7 +266,7 @@ class ShardRewriter:
         began: float,
     ) -> AppliedShard:
         """Build a shard of its live rows, None of those where it cannot be read, and new ones."""
-        plan, routing = self.workspace.refresh_plan, self.version.routing
+        declaration, routing = self._plan.declaration, self.version.routing
         rows, cells = fresh.rows.located, fresh.cells
         old, live = None, np.zeros(0, np.int64)
         if now is not None:
@@ -284,25 +281,19 @@ class ShardRewriter:
         made = self._made_by.build(
             vectors,
             metric=routing.metric,
-            parameters=plan.declaration.parameters_of(routing.algorithm),
-            norm_bound=routing.norm_bound,
-            seed=plan.declaration.seed + shard.shard_id,
-            threads=self.threads,
-            scratch=_new(scratch, "building"),
-            progress=of_engine(reporter()),
+            **self._building(shard, _new(scratch, "building")),
         )
         encoded = scratch / "rebuilt.blob"
         with encoded.open("wb") as out:
             self._made_by.encode(made, out, Stored(routing.vectors))
-        recall = self._recall(
-            encoded, np.zeros(len(order), np.bool_), scratch / "rebuilt", vectors, first=0
-        )
-        if recall is not None and recall.high < plan.declaration.recall_target:
+        none_deleted = np.zeros(len(order), np.bool_)
+        recall = self._recall(encoded, none_deleted, scratch / "rebuilt", vectors, first=0)
+        if recall is not None and recall.high < declaration.recall_target:
             raise RecallTooLowError(
                 f"index {self.version.index!r}: shard {shard.shard_id}, built again of "
                 f"{len(order)} rows, finds {recall.recall:.4f} of their neighbours at search width "
                 f"{routing.search_width}, under the declared recall_target of "
-                f"{plan.declaration.recall_target}; nothing was published. Build the whole index: "
+                f"{declaration.recall_target}; nothing was published. Build the whole index: "
                 f"'puffin-ann build {self.version.index} --force', or lower recall_target"
             )
         rows = replace(rows.take(order), cells=CellStarts.of(cells[order]))
@@ -313,7 +304,6 @@ class ShardRewriter:
         blobs |= write_included(self.workspace, rows, scratch, before)
         return self._applied(
             shard.shard_id,
-            "graph",
             rows,
             None,
             blobs,
@@ -351,32 +341,17 @@ class ShardRewriter:
         *,
         first: int,
     ) -> Measure | None:
-        """Measure a shard by what searches read, as the width was chosen; see `recall_of`.
-
-        Rounded vectors are measured by themselves, and a shard without vectors by those rows of
-        which they are at hand, so that nothing is read of the table.
-
-        Args:
-            encoded: the shard's blob.
-            deleted: (n,) bool, rows of it that are.
-            folder: to be made, for the unpacked blob.
-            vectors: (m, d) float32, of the rows from `first` on, which go to the end.
-            first: an ordinal.
-        """
-        routing = self.version.routing
+        """Return the recall of a shard, see `recall_of_blob`; of one that compares all, None."""
+        routing, declaration = self.version.routing, self._plan.declaration
         if routing.algorithm == EXACT:
             return None
-        folder.mkdir()
-        with encoded.open("rb") as source:
-            self._made_by.unpack(source, folder)
-        shard: Any = self._made_by.open(folder)
-        if hasattr(shard, "candidates"):
-            deleted = deleted | (np.arange(len(deleted)) < first)
-            shard = CodesReranked(shard, ArrayRows(vectors, first, len(deleted)))
-        declaration = self.workspace.refresh_plan.declaration
-        return recall_of(
-            shard,
+        return recall_of_blob(
+            self._made_by,
+            encoded,
             deleted,
+            folder,
+            vectors,
+            first=first,
             k=declaration.gate.k,
             width=routing.search_width,
             target=declaration.recall_target,
@@ -387,7 +362,6 @@ class ShardRewriter:
     def _applied(
         self,
         shard_id: int,
-        kind: Any,
         rows: Rows,
         deleted: NDArray[np.bool_] | None,
         blobs: Mapping[str, Path],
@@ -399,11 +373,11 @@ class ShardRewriter:
     ) -> AppliedShard:
         return AppliedShard(
             shard_id=shard_id,
-            kind=kind,
+            kind="delta" if action == "delta" else "graph",
             rows=len(rows),
             tombstones=0 if deleted is None else int(np.count_nonzero(deleted)),
             bytes=sum(blobs[blob].stat().st_size for blob in blobs if blob not in BESIDE),
-            file=stage_shard(self.workspace, self.workspace.refresh_plan, shard_id, blobs),
+            file=stage_shard(self.workspace, self._plan, shard_id, blobs),
             blobs=tuple(blobs),
             added=added,
             action=action,
