@@ -5,9 +5,8 @@ lie, which `links` has: a range by rule, or one figure where a sample was measur
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import get_args
 
 import numpy as np
 
@@ -17,14 +16,8 @@ from puffin_ann.blobs.encoding.stored_vectors import BESIDE_BYTES, NUMBER_BYTES,
 from puffin_ann.blobs.shards import columns as columns_blob
 from puffin_ann.blobs.shards import graph, ivf
 from puffin_ann.blobs.version import centroid, coverage, partitions, routing
-from puffin_ann.counts import counted
-from puffin_ann.declaration import CENTROID, FORMS_OF, MOST_SHARDS, PARAMETERS, MetricName
-from puffin_ann.declaration.fields.parameters import (
-    EXACT,
-    HnswParameters,
-    VamanaParameters,
-    limits_of,
-)
+from puffin_ann.declaration import CENTROID, MOST_SHARDS
+from puffin_ann.declaration.fields.parameters import EXACT, HnswParameters, VamanaParameters
 from puffin_ann.engines.links import MeasuredLinks, bytes_of_row, hnsw_bytes_of_row
 from puffin_ann.errors import BadInputError
 from puffin_ann.puffin.layout import MAX_JAVA_BLOB
@@ -35,8 +28,6 @@ MOST_FILES = 1 << 32
 """Of a table: their numbers have 32 bits."""
 MOST_INCLUDED = columns_blob.MAX_COLUMNS * columns_blob.MAX_BLOCK_BYTES // columns_blob.BLOCK_ROWS
 """Bytes of a row's values that a columns blob keeps."""
-DEGREES = {"vamana": "R", "hnsw": "M"}
-"""The parameter that is the degree of a graph."""
 
 MOST_OBJECT = 5 * 10**12
 """Bytes of the largest object that S3 takes."""
@@ -92,52 +83,15 @@ class Shape:
     links: MeasuredLinks | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be built."""
-        for problem in self._problems():
-            raise BadInputError(problem)
-
-    def _problems(self) -> Iterator[str]:
-        forms = FORMS_OF.get(self.algorithm, ())
-        for what, known, of, got in (
-            ("algorithm", (*ENGINES, CENTROID), "", self.algorithm),
-            ("vectors", forms, f" for {self.algorithm!r}", self.vectors),
-            ("metric", get_args(MetricName), "", self.metric),
+        """Refuse what no table has; what no declaration may have, the declaration refuses."""
+        for what, given, least, most in (
+            ("dimension", self.dimension, 1, graph.MAX_DIMENSION),
+            ("included bytes of a row", self.included, 0, MOST_INCLUDED),
+            ("data files", self.files, 1, MOST_FILES),
+            ("row groups, of one row each at least,", self.files * self.row_groups, 1, MOST_ROWS),
         ):
-            if got not in known:
-                yield f"{what} must be one of {', '.join(known)}{of}, got {got!r}"
-        if not 0 < self.dimension <= graph.MAX_DIMENSION:
-            yield f"dimension must be 1 to {graph.MAX_DIMENSION}, got {self.dimension}"
-        if not 0 < (1 if self.codes is None else self.codes) <= self.dimension:
-            yield f"codes of a row must be 1 to its {self.dimension} dimensions, got {self.codes}"
-        yield from self._beyond_declarations()
-        yield from self._beyond_tables()
-
-    def _beyond_declarations(self) -> Iterator[str]:
-        """Say what no declaration may have."""
-        for what, name, given in (
-            ("degree", DEGREES.get(self.algorithm), self.degree),
-            ("codes of a row", "pq_m", self.codes),
-        ):
-            if given is None or name not in PARAMETERS[self.algorithm].model_fields:
-                continue
-            least, most = limits_of(self.algorithm, name)
             if not least <= given <= most:
-                yield f"{what} must be {least} to {most}, {name} of {self.algorithm}, got {given}"
-
-    def _beyond_tables(self) -> Iterator[str]:
-        """Say what no table has."""
-        if not 0 <= self.included <= MOST_INCLUDED:
-            yield (
-                f"included bytes of a row must be 0 to {MOST_INCLUDED:,}, as an index keeps, got "
-                f"{self.included:g}"
-            )
-        if not 0 < self.files <= MOST_FILES:
-            yield f"a table has 1 to {MOST_FILES:,} data files, got {self.files}"
-        elif not 0 < self.files * self.row_groups <= MOST_ROWS:
-            yield (
-                f"a table has 1 to {MOST_ROWS:.0e} row groups, one row each at least, got "
-                f"{self.row_groups} in each of {counted(self.files, 'data file')}"
-            )
+                raise BadInputError(f"{what} must be {least} to {most:,}, got {given:,}")
 
 
 PARTS = {

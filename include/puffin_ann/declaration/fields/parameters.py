@@ -133,11 +133,3 @@ PARAMETERS: Mapping[str, type[Model]] = {
     EXACT: ExactParameters,
     AUTO: AutoParameters,
 }
-
-
-def limits_of(algorithm: str, name: str) -> tuple[int, int]:
-    """Return the least and the greatest value that a parameter of an algorithm may have."""
-    about = PARAMETERS[algorithm].model_fields[name].metadata
-    (least,) = (limit.ge for limit in about if hasattr(limit, "ge"))
-    (most,) = (limit.le for limit in about if hasattr(limit, "le"))
-    return least, most

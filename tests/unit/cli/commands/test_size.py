@@ -62,36 +62,34 @@ def test_people_are_shown_a_table():
     ("options", "said"),
     [
         (["--dim", "0"], "dimension must be 1"),
-        (["--metric", "dot"], "metric must be one of"),
-        (["--algorithm", "lsh"], "algorithm must be one of"),
-        (["--degree", "3"], "degree must be 4 to 512, R of vamana, got 3"),
-        (["--degree", "513"], "degree must be 4 to 512, R of vamana, got 513"),
-        (["--degree", "0"], "degree must be 4 to 512, R of vamana, got 0"),
-        (["--degree", "1", "--algorithm", "hnsw"], "degree must be 2 to 256, M of hnsw, got 1"),
-        (["--degree", "400", "--algorithm", "hnsw"], "degree must be 2 to 256, M of hnsw, got 400"),
-        (["--pq-m", "0"], "codes of a row must be 1 to its 64 dimensions, got 0"),
-        (["--dim", "9000", "--pq-m", "4097"], "must be 1 to 4096, pq_m of vamana, got 4097"),
-        (["--include-bytes", "1e300"], "must be 0 to 4,194,304, as an index keeps, got 1e+300"),
+        (["--metric", "dot"], "field 'metric': 'dot' is not allowed: it should be 'l2', 'cos"),
+        (["--algorithm", "lsh"], "field 'algorithm': 'lsh' is not allowed: it should be 'vam"),
+        (["--algorithm", "auto"], "a build chooses what is fastest for 'auto'; size one of vam"),
+        (["--degree", "3"], "'parameters.R': 3 is not allowed: it should be greater than or eq"),
+        (["--degree", "513"], "'parameters.R': 513 is not allowed: it should be less than or"),
+        (["--degree", "0"], "'parameters.R': 0 is not allowed"),
+        (["--degree", "1", "--algorithm", "hnsw"], "'parameters.M': 1 is not allowed"),
+        (["--degree", "400", "--algorithm", "hnsw"], "'parameters.M': 400 is not allowed"),
+        (["--pq-m", "0"], "'parameters.pq_m': 0 is not allowed"),
+        (["--dim", "9000", "--pq-m", "4097"], "'parameters.pq_m': 4097 is not allowed: it sh"),
+        (["--include-bytes", "1e300"], "bytes of a row must be 0 to 4,194,304, got 1e+300"),
         (["--include-bytes", "4194305"], "must be 0 to 4,194,304"),
-        (["--files", "9" * 20], "a table has 1 to 4,294,967,296 data files"),
-        (
-            ["--row-groups", "9" * 20],
-            "row groups, one row each at least, got 99999999999999999999 ",
-        ),
-        (["--files", "4000000000", "--row-groups", "4000000000"], "a table has 1 to 1e+15 row gr"),
-        (["--vectors", "none"], "vectors must be one of float32, float16 for 'vamana'"),
-        (["--pq-m", "100"], "codes of a row must be 1 to its 64 dimensions, got 100"),
+        (["--files", "9" * 20], "data files must be 1 to 4,294,967,296, got 99,999,999,999,999"),
+        (["--row-groups", "9" * 20], "row groups, of one row each at least, must be 1 to 1,000,"),
+        (["--files", "4000000000", "--row-groups", "4000000000"], "row groups, of one row each"),
+        (["--vectors", "none"], "'none' is not for algorithm 'vamana', which takes 'float32' or"),
+        (["--pq-m", "100"], "vectors of 64 dimensions have at most 64 sub-spaces"),
         (["--rows", "nan"], "--rows must be a number from 0"),
         (["--rows", "-1"], "--rows must be a number from 0"),
         (["--cells", "33"], "--cells is 33, but 1,000 rows have at most 32 cells"),
         (["--rows", "9", "--cells", "10"], "take at most 9"),
         (["--cells", "40", *LISTS], "at most 31 lists of a shard; take at most 31"),
-        (["--degree", "8", *LISTS], "--degree is 8, of which ivf_pq has none; leave it out, or ta"),
-        (["--pq-m", "8", "--algorithm", "hnsw"], "--algorithm vamana or ivf_pq"),
-        (["--centroids", "1"], "--centroids is 1, of which vamana has none"),
-        (["--shards", "1", *CENTROIDS], "--shards is 1, of which centroid has none"),
-        (["--partitions-per-shard", "9", *CENTROIDS], "--partitions-per-shard is 9, of which"),
-        (["--include-bytes", "9", *CENTROIDS], "--include-bytes is 9.0, of which centroid"),
+        (["--degree", "8", *LISTS], "'parameters.degree' is unknown; known parameters of 'ivf_pq"),
+        (["--pq-m", "8", "--algorithm", "hnsw"], "'parameters.pq_m' is unknown; known paramete"),
+        (["--centroids", "1"], "'parameters.centroids' is unknown; known parameters of 'vamana'"),
+        (["--shards", "2", *CENTROIDS], "'centroid' has no shards; leave 'shards' out"),
+        (["--partitions-per-shard", "9", *CENTROIDS], "leave 'partitions_per_shard' out"),
+        (["--include-bytes", "9", *CENTROIDS], "'centroid' keeps nothing of rows; leave 'include"),
         (["--cells", "8", *CENTROIDS], "--cells is 8, of which centroid has none"),
     ],
 )
@@ -182,3 +180,19 @@ def test_no_figure_is_cut_at_80_columns(monkeypatch, options):
         assert all(len(line) <= width for line in grid)
         shown[width] = [[cell.strip() for cell in line.split(line[0])[2:4]] for line in grid]
     assert [cells for cells in shown[80] if any(cells)] == shown[300]
+
+
+@pytest.mark.parametrize("options", [["--dim", "768"], ["--dim", "768", *CENTROIDS]])
+@pytest.mark.parametrize("width", [32, 40, 60])
+def test_where_a_terminal_is_narrow_rounded_figures_are_whole(monkeypatch, width, options):
+    options = ["size", "--rows", "1000000000", *options]
+    figures = {}
+    for columns in (width, 300):
+        monkeypatch.setattr(commands_of_size.console, "width", columns)
+        printed = CliRunner().invoke(app, options).stdout
+        assert "\N{HORIZONTAL ELLIPSIS}" not in printed
+        grid = [line for line in printed.splitlines() if line.startswith("│")]
+        assert all(len(line) <= columns for line in grid)
+        assert all(line.split("│")[1].strip() for line in grid), "words are there, too"
+        figures[columns] = [line.split("│")[-2].strip() for line in grid]
+    assert [figure for figure in figures[width] if figure] == figures[300]

@@ -11,34 +11,28 @@ from puffin_ann.cli.output import AsJson, console, print_json, say
 from puffin_ann.counts import counted
 from puffin_ann.declaration import (
     AUTO,
-    CENTROID,
     MOST_PARTITIONS_PER_SHARD,
     MOST_SHARDS,
     PARAMETERS,
+    parse_declaration,
 )
 from puffin_ann.errors import BadInputError
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
+    from puffin_ann.declaration import IndexDeclaration
     from puffin_ann.engines.links import MeasuredLinks
     from puffin_ann.engines.sizes import Shape, Size
 
 ALGORITHMS = ", ".join(name for name in PARAMETERS if name != AUTO)
 
-DEFAULT_CELLS, DEFAULT_PARTITIONS_PER_SHARD = 8, 32
-
-WITH_SHARDS = tuple(name for name in PARAMETERS if name not in (AUTO, CENTROID))
-ALGORITHMS_OF: Mapping[str, tuple[str, ...]] = {
-    "--degree": ("vamana", "hnsw"),
-    "--pq-m": ("vamana", "ivf_pq"),
-    "--centroids": (CENTROID,),
-    "--shards": WITH_SHARDS,
-    "--partitions-per-shard": WITH_SHARDS,
-    "--include-bytes": WITH_SHARDS,
-    "--cells": WITH_SHARDS,
-}
-"""The algorithms that an option says something about; one that is not here, about all."""
+DEFAULT_CELLS = 8
+DEFAULT_PARTITIONS_PER_SHARD = 32
+FRAME, LEAST_WORDS = 10, 10
+"""Columns of a terminal for the lines of a table of three columns, and for its words."""
+DEGREES = {"vamana": "R", "hnsw": "M"}
+"""The parameter that is the degree of a graph."""
 
 
 def size(
@@ -130,29 +124,30 @@ def size(
     files = there if files is None else files
     if not 0 <= rows <= sizes.MOST_ROWS:
         raise BadInputError(f"--rows must be a number from 0 to {sizes.MOST_ROWS:.0e}, got {rows}")
-    given: dict[str, Any] = {"vectors": vectors, "degree": degree, "codes": pq_m}
+    declared = _declared(
+        {DEGREES.get(algorithm, "degree"): degree, "pq_m": pq_m, "centroids": centroids},
+        dim,
+        algorithm=algorithm,
+        vectors=vectors,
+        metric=metric,
+        shards=shards,
+        partitions_per_shard=partitions_per_shard,
+        include=None if include_bytes is None else ["columns"],
+    )
     shape = sizes.Shape(
         rows=round(rows),
         dimension=dim,
         algorithm=algorithm,
+        vectors=declared.vectors,
         metric=metric,
+        degree=degree,
+        codes=pq_m,
         shards=shards,
-        partitions_per_shard=partitions_per_shard or DEFAULT_PARTITIONS_PER_SHARD,
+        partitions_per_shard=declared.partitions_per_shard,
         files=files,
         row_groups=row_groups,
         centroids=centroids or 1,
         included=include_bytes or 0.0,
-        **given,
-    )
-    _refuse_unheeded(
-        algorithm,
-        degree=degree,
-        pq_m=pq_m,
-        centroids=centroids,
-        shards=shards,
-        partitions_per_shard=partitions_per_shard,
-        include_bytes=include_bytes,
-        cells=cells,
     )
     if drawn_from is not None and algorithm == "vamana":
         shape = replace(shape, links=_links_of(*drawn_from, shape))
@@ -174,35 +169,59 @@ def size(
 
 
 def _grid(shape: "Shape", found: "Size", requests: int, cells: int) -> Grid:
-    """Return what people are shown; where a terminal is narrow, the words are wrapped."""
+    """Return what people are shown; where a terminal is narrow, words are wrapped, or left out."""
     from puffin_ann.engines.sizes import PARTS
 
-    grid = Grid(show_header=False)
-    grid.add_column(style="bold", overflow="fold")
-    grid.add_column(justify="right", no_wrap=True)
-    grid.add_column(justify="right", no_wrap=True)
+    rows: list[tuple[str, ...]] = []
     parts = PARTS if shape.shards else PARTS | {"shard": "centroids blob"}
     for name, what in parts.items():
         count = getattr(found, name)
         if count:
-            grid.add_row(what, f"{count:,} bytes", _rounded(count))
+            rows.append((what, f"{count:,} bytes", _rounded(count)))
         if name == "file" and found.file_least < found.file_most:
             bounds = _between(found.file_least, found.file_most)
-            grid.add_row("  by how rows lie", "(see --table)", bounds)
+            rows.append(("  by how rows lie", "(see --table)", bounds))
     reads = f"{counted(cells, 'cell')} read" if shape.shards else "and data files"
-    grid.add_row("S3 requests, first answer", f"{requests:,}", reads)
+    rows.append(("S3 requests, first answer", reads, f"{requests:,}"))
+    figures = [max(len(row[at]) for row in rows) for at in (1, 2)]
+    if FRAME + LEAST_WORDS + sum(figures) > console.width:
+        rows = [row[::2] for row in rows]
+    grid = Grid(show_header=False)
+    grid.add_column(style="bold", overflow="fold")
+    for _ in rows[0][1:]:
+        grid.add_column(justify="right", no_wrap=True)
+    for row in rows:
+        grid.add_row(*row)
     return grid
 
 
-def _refuse_unheeded(algorithm: str, **options: float | None) -> None:
-    """Refuse options that say nothing about an index of this algorithm."""
-    for name, value in options.items():
-        option = f"--{name.replace('_', '-')}"
-        if value is not None and algorithm not in ALGORITHMS_OF[option]:
-            raise BadInputError(
-                f"{option} is {value}, of which {algorithm} has none; leave it out, or take "
-                f"--algorithm {' or '.join(ALGORITHMS_OF[option])}"
-            )
+def _declared(
+    parameters: Mapping[str, int | None], dimension: int, **fields: Any
+) -> "IndexDeclaration":
+    """Return an index as it would be declared.
+
+    Args:
+        parameters: of the algorithm; None as by default.
+        dimension: of the vectors.
+        **fields: of the declaration; None as by default.
+
+    Raises:
+        DeclarationError: it may not be declared so.
+    """
+    from puffin_ann.engines.base import check_subspaces
+
+    if fields["algorithm"] == AUTO:
+        raise BadInputError(
+            f"a build chooses what is fastest for {AUTO!r}; size one of {ALGORITHMS}"
+        )
+    given = {
+        "parameters": {name: value for name, value in parameters.items() if value is not None},
+        **{name: value for name, value in fields.items() if value is not None},
+    }
+    index = {"name": "size", "table": "catalog.namespace.table", "column": "vector"}
+    declared = parse_declaration(index | given, source="size")
+    check_subspaces(declared.algorithm, declared.parameters, dimension)
+    return declared
 
 
 def _checked_cells(cells: int | None, shape: "Shape") -> int:
@@ -212,6 +231,10 @@ def _checked_cells(cells: int | None, shape: "Shape") -> int:
     most = most_cells(shape)
     if cells is None:
         return min(DEFAULT_CELLS, most)
+    if not shape.shards:
+        raise BadInputError(
+            f"--cells is {cells}, of which {shape.algorithm} has none; leave it out"
+        )
     if cells > most:
         what = "lists of a shard" if shape.vectors == "none" else "cells with rows"
         raise BadInputError(
