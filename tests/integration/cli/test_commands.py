@@ -414,7 +414,7 @@ def test_size_of_a_table_with_few_rows_goes_by_rule(cli, words):
         (["--rows", "5"], "give --rows and --dim, or --table"),
         (["--rows", "5", "--dim", "3", "--column", "embedding"], "name that by --table"),
         (["--table", "test.demo.words", "--dim", "3"], "the vectors of test.demo.words have"),
-        (["--table", "test.demo.words", "--metric", "dot"], "metric must be one of"),
+        (["--table", "test.demo.words", "--metric", "dot"], "'dot' is not allowed"),
         (["--table", "test.demo.none"], "has no table"),
     ],
 )
