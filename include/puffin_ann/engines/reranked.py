@@ -365,7 +365,9 @@ def reranked(
     if hasattr(shard, "candidates"):
         return CodesReranked(shard, table())
     opened: SearchableShard = shard
-    return opened if errors is None else RoundedReranked(opened, errors, table())
+    if errors is None or not opened.rows:
+        return opened
+    return RoundedReranked(opened, errors, table())
 
 
 def blocks_of(

@@ -53,6 +53,24 @@ def test_answers_are_read_from_the_table_once_and_told(words, form):
     builds.assert_within(index, builds.live(words), QUERIES)
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "form"),
+    [("exact", "int8"), ("exact", "float16"), *(("ivf_pq", f) for f in FORMS)],
+)
+def test_a_shard_that_gets_no_row_is_no_trouble(words, form, algorithm):
+    """Two rows that are longer by far lie alone in their cells."""
+    numbers = np.random.default_rng(1).normal(size=(400, builds.DIMENSION)).astype(np.float32)
+    numbers[::200] *= 1e4
+    column = pa.array(list(numbers), words.schema().as_arrow().field("embedding").type)
+    rows = builds.rows(range(400))
+    words.overwrite(rows.set_column(rows.schema.get_field_index("embedding"), "embedding", column))
+    shape = {"shards": 5, "partitions_per_shard": 8, "metric": "ip", "recall_target": 0.5}
+    builds.build(builds.declaration(algorithm=algorithm, vectors=form, **shape), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    assert any(not shard.rows for shard in index.version.routing.shards)
+    builds.assert_answers_are(index, builds.live(words), QUERIES, 12)
+
+
 def test_rounded_rows_that_are_no_answers_are_not_read(words):
     builds.build(declared("float16"), "run")
     KEPT.clear()

@@ -1,7 +1,9 @@
 """Exact answers of the gate's queries, found while the table is read anyway.
 
-The queries are rows of the table. A row with the same vector bits as a query, itself included, is
-left out of its answers, as a search that is measured leaves it out.
+The queries are rows of the table. By distance and by angle a row with the same vector bits as a
+query, itself included, is nearest and as good as always found: it is left out of the query's
+answers, as a search that is measured leaves it out. By inner product it is a row like any other,
+which lies elsewhere than the query does and may be missed, so it counts.
 """
 
 from collections.abc import Sequence
@@ -18,6 +20,8 @@ from puffin_ann.lifecycle.ingest.segments import VectorRows
 MAX_DUPLICATES = 64
 """A query with more exact duplicates than this is not measured with."""
 
+_NO_PAIRS = np.zeros((0, 2), np.int64)
+
 
 @dataclass(frozen=True)
 class Truth:
@@ -25,7 +29,8 @@ class Truth:
 
     Attributes:
         distances: (q, k) float32, exact, ascending, inf where fewer rows were seen.
-        duplicates: (m, 4) int64: query, file id, row group, offset of rows equal to a query.
+        duplicates: (m, 4) int64: query, file id, row group, offset of rows equal to a query; none
+            by inner product.
         duplicate_counts: (q,) int64; `duplicates` holds at most `MAX_DUPLICATES` of each.
         cells: (q, k) int32, the cell that each of those rows lies in; -1 where none was seen, or
             where it is not known.
@@ -75,7 +80,7 @@ def of_rows(
     """
     if not len(queries) or not len(rows.vectors):
         return empty(len(queries), k)
-    pairs = _equal_pairs(queries, rows.vectors)
+    pairs = _equal_pairs(queries, rows.vectors) if metric != "ip" else _NO_PAIRS
     counts = np.bincount(pairs[:, 0], minlength=len(queries))
     wanted = k + min(MAX_DUPLICATES, int(counts.max()))
     ids, distances = brute_force.search(

@@ -20,7 +20,7 @@ def _rows(vectors: np.ndarray, first: int) -> VectorRows:
     st.integers(1, 4),
     st.sampled_from(["l2", "cosine", "ip"]),
 )
-def test_answers_of_batches_merge_to_those_of_all_rows_without_the_querys_twins(
+def test_answers_of_batches_merge_to_those_of_all_rows_without_twins_that_are_found_anyway(
     points, batches, metric
 ):
     vectors = np.array(points, dtype=np.float32)
@@ -36,6 +36,7 @@ def test_answers_of_batches_merge_to_those_of_all_rows_without_the_querys_twins(
     found = ground_truth.merge(parts)
     for number, query in enumerate(queries):
         copies = (vectors.view(np.uint32) == query.view(np.uint32)).all(axis=1)
+        copies &= metric != "ip"  # by which a row need not be near itself
         exact = METRICS[metric].distances(query[None], vectors[~copies])[0]
         expected = np.full(K, np.inf, dtype=np.float32)
         nearest = np.sort(exact)[:K]
