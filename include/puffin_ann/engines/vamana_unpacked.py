@@ -45,12 +45,16 @@ def searched_files(
         LocalCopyError: the folder does not hold a whole unpacked shard.
     """
     was_there = (folder / SPACE).exists()
-    made: list[NDArray[np.float32]] = []
 
     def linked() -> LinkedInSpace:
-        made.append(_space(graph, folder))
+        vectors, space = vectors_of(graph), None
+        if not was_there and graph.metric != "cosine":  # which needs the list that lies beside
+            # Packed nodes are all but certain: to wait for the disk would be in vain.
+            space = spaces.of_rows_beside(vectors, graph.metric, folder)
+        if space is None:
+            space = _space(graph, folder)
         return LinkedInSpace(
-            graph.metric, vectors_of(graph), made[0], graph.neighbours, graph.degrees, graph.entry
+            graph.metric, vectors, space, graph.neighbours, graph.degrees, graph.entry
         )
 
     if graph.rows and graph.max_degree and beam not in ("full", "pq"):
@@ -61,7 +65,7 @@ def searched_files(
             if not was_there:
                 (folder / SPACE).unlink(missing_ok=True)
             return packed, None
-    return None, made[0] if made else _space(graph, folder)
+    return None, _space(graph, folder)
 
 
 def rows_of_zeros(graph: Graph, folder: Path) -> NDArray[np.int64] | None:
