@@ -90,22 +90,23 @@ def _pairs(index: Index, meter: RecallMeter, wanted: float, cells: int) -> list[
     first = _narrowest(lambda place: is_enough(place, cells))
     if first is None:
         return []
-    fewest, least = len(ladder) - 1, _least(index, meter, wanted, ladder)
-    pairs: list[tuple[int, int]] = []
-    widest = float(WIDTHS[-1])
-    for place in range(first, len(WIDTHS)):
-        width = WIDTHS[place]
-        if width > widest or (pairs and fewest <= least):
+
+    def widest_after(width: int, probe: int) -> int:
+        return min(shards, probe) * (width + WIDTHS[0]) - WIDTHS[0]
+
+    least = _least(index, meter, wanted, ladder)
+    fewest = _bisected(least, len(ladder) - 1, lambda at: is_enough(first, ladder[at]))
+    pairs = [(WIDTHS[first], ladder[fewest])]
+    widest = widest_after(*pairs[0])
+    for place in range(first + 1, len(WIDTHS)):
+        if fewest <= least or WIDTHS[place] > widest:
             break
         before = fewest
-        if not pairs:
-            fewest = _bisected(least, fewest, lambda at: is_enough(first, ladder[at]))
-        while pairs and fewest > least and is_enough(place, ladder[fewest - 1]):
+        while fewest > least and is_enough(place, ladder[fewest - 1]):
             fewest -= 1
-        if not pairs or fewest < before:
-            pairs.append((width, ladder[fewest]))
-            each = width + WIDTHS[0]
-            widest = min(widest, min(shards, ladder[fewest]) * each - WIDTHS[0])
+        if fewest < before:
+            pairs.append((WIDTHS[place], ladder[fewest]))
+            widest = min(widest, widest_after(*pairs[-1]))
     return pairs
 
 
