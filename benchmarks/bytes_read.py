@@ -1,6 +1,5 @@
 """What a query asks memory for: counted of ours, computed of SymphonyQG."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ KB = 1000
 
 
 def compare(
-    name: str, data: DataSet, shard: SearchableShard, symphony: Any, curves: list[Curve], at: Path
+    name: str, data: DataSet, shard: SearchableShard, symphony: int, curves: list[Curve]
 ) -> list[Row]:
     """Return the line of a set: at equal recall, which decides where memory answers late.
 
@@ -28,9 +27,8 @@ def compare(
         name: of the set.
         data: the set.
         shard: of packed nodes, which hold rows by their codes.
-        symphony: SymphonyQG's index.
+        symphony: bytes of SymphonyQG's file.
         curves: of ours and of SymphonyQG, by their efforts.
-        at: where SymphonyQG's file may be written.
     """
     ours, theirs = (effort_at(curve, RECALL) for curve in curves)
     searcher: Any = getattr(shard, "packed_searcher", None)
@@ -42,8 +40,7 @@ def compare(
     _, sights = searcher.sift(data.queries, NEIGHBOURS, widths=widths, sieve=nobody)
     expanded = float(sights[:, SEEN].mean())
     mine = expanded * searcher.packed_graph.stride + NEIGHBOURS * 4 * dimension
-    symphony.save(str(at))
-    each = at.stat().st_size / rows
+    each = symphony / rows
     return [
         Row(
             key=f"bytes-{name}",

@@ -79,12 +79,20 @@ def through_blob(algorithm: str, built: Any, folder: Path) -> tuple[SearchableSh
 
 def build_searchable(
     algorithm: str, vectors: NDArray[np.float32], folder: Path
-) -> tuple[Timed, SearchableShard]:
+) -> tuple[Timed, tuple[SearchableShard, Path]]:
     """Build a shard, write it, open it and ask it once: all that comes before answers is timed."""
     with Clock() as clock:
-        shard, _ = through_blob(algorithm, build_ours(algorithm, vectors, folder)[1], folder)
+        built = build_ours(algorithm, vectors, folder)[1]
+        shard, unpacked = through_blob(algorithm, built, folder)
         shard.search(vectors[:1], NEIGHBOURS, width=NEIGHBOURS)
-    return clock.timed, shard
+    return clock.timed, (shard, unpacked)
+
+
+def size_of(place: Path) -> int:
+    """Return the bytes of a file, or of all files in a folder."""
+    if place.is_file():
+        return place.stat().st_size
+    return sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
 
 
 def ours(algorithm: str, shard: SearchableShard, threads: int = 1) -> Contender:

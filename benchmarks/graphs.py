@@ -21,6 +21,7 @@ WIDE, WIDE_AGAINST_SYMPHONY = 384, dict.fromkeys(RECALLS, (1.0, 1.1))
 """The same from so many dimensions on."""
 SINGLE_AGAINST_SYMPHONY = dict.fromkeys(RECALLS, (0.9, 1.1))
 HNSW_AGAINST_HNSWLIB = {0.95: (1.0, 1.5)}
+MIB = 1 << 20
 HNSW = {"M": 16, "ef_construction": 200}
 """As the peer is built."""
 CONNECTIONS = (16, 32)
@@ -44,7 +45,7 @@ def measure(name: str, rounds: int) -> Result:
             for key, build in builders.items():
                 timed, made[key] = build()
                 builds[key].append(timed)
-        shard = made["ours"]
+        shard, unpacked = made["ours"]
         engines.check_answers(shard, data)
         hnsw, _ = engines.through_blob(
             "hnsw", engines.build_ours("hnsw", data.vectors, folder, HNSW)[1], folder
@@ -67,13 +68,13 @@ def measure(name: str, rounds: int) -> Result:
         ]
         batch = race(contenders, data, rounds=rounds)
         single = race(contenders, data, batch=False, rounds=rounds)
-        if data.vectors.shape[1] >= WIDE:
-            curves = [batch[contenders[0].name], batch[symphonies[0].name]]
-            read = bytes_read.compare(
-                name, data, shard, qualified[0].index, curves, folder / "symphony.index"
-            )
-        else:
-            read = []
+        qualified[0].index.save(str(folder / "symphony.index"))
+        sizes = engines.size_of(unpacked), engines.size_of(folder / "symphony.index")
+        is_wide = data.vectors.shape[1] >= WIDE
+        bytes_lines = [_cache_row(name, data.title, *sizes, qualified[0].degree, is_wide)]
+        if is_wide:
+            both = [batch[contenders[0].name], batch[symphonies[0].name]]
+            bytes_lines += bytes_read.compare(name, data, shard, sizes[1], both)
     result.rows += [
         _build_row(name, data.title, builds, batch, contenders),
         *against(
@@ -103,7 +104,7 @@ def measure(name: str, rounds: int) -> Result:
             symphonies,
             SINGLE_AGAINST_SYMPHONY,
         ),
-        *read,
+        *bytes_lines,
     ]
     result.plots += _plots(name, data.title, batch, single)
     builds |= {f"SymphonyQG of degree {one.degree}": [one.timed] for one in qualified}
@@ -113,8 +114,8 @@ def measure(name: str, rounds: int) -> Result:
         processor = median(timing.processor for timing in timings)
         result.facts.append(f"{data.title}: build {key} {wall:.1f} s, {processor:.1f} s of CPU")
     result.facts.append(
-        f"{data.title}: the opened shard touches {shard.resident_bytes / 2**20:.0f} MiB, the "
-        f"vectors alone {data.vectors.nbytes / 2**20:.0f} MiB"
+        f"{data.title}: the opened shard touches {shard.resident_bytes / MIB:.0f} MiB, the "
+        f"vectors alone {data.vectors.nbytes / MIB:.0f} MiB"
     )
     return result
 
@@ -142,6 +143,19 @@ def _build_row(
         aim=0.25,
         below=True,
         note=f"its queries per second ÷ hnswlib's at .90/.95/.99: {' / '.join(ratios)}",
+    )
+
+
+def _cache_row(name: str, title: str, ours: int, theirs: int, degree: int, is_wide: bool) -> Row:
+    return Row(
+        key=f"cache-{name}",
+        what=f"files of an opened shard of `vamana` ÷ SymphonyQG's file (degree {degree}), {title}",
+        ours=f"{ours / MIB:.0f} MiB",
+        theirs=f"{theirs / MIB:.0f} MiB",
+        measured=ours / theirs,
+        least=1.0 if is_wide else 1.4,
+        aim=0.8 if is_wide else 1.0,
+        below=True,
     )
 
 

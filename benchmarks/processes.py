@@ -92,7 +92,7 @@ def measure(name: str, rounds: int) -> Result:
                 alone[kind] += _run(command, threads=1)
                 threads[kind].append(_run(command, threads=2)[0].rate)
                 both[kind].append(sum(spent.rate for spent in _run(command, 1, processes=2)))
-        sizes = {kind: _size(place) for kind, place in places.items()}
+        sizes = {kind: engines.size_of(place) for kind, place in places.items()}
     result.rows = [
         _first(data.title, alone),
         _resident(data.title, alone, sizes),
@@ -224,12 +224,6 @@ def _read(process: "subprocess.Popen[str]") -> str:
     if not line:
         raise RuntimeError(f"{process.args!r} ended without an answer: exit {process.wait()}")
     return line
-
-
-def _size(place: Path) -> int:
-    if place.is_file():
-        return place.stat().st_size
-    return sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
 
 
 def _open(kind: str, place: str, dimension: int) -> Ask:

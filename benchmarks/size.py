@@ -90,7 +90,7 @@ def _shards(algorithm: str, vectors: NDArray[np.float32], folder: Path) -> list[
         )
         _, size = predict(shape)
         places = LOCATOR_BYTES * len(vectors)  # no part of the engine
-        real = {"blob": length, "cache": _size(unpacked), "memory": touched}
+        real = {"blob": length, "cache": engines.size_of(unpacked), "memory": touched}
         found.append(
             _row(
                 f"size-{algorithm}-{form}",
@@ -177,7 +177,10 @@ def _index(
     routing = index.version.routing
     cells = -(-routing.search_width // 2) if form == "none" else routing.scan_partitions
     title = f"`ivf_pq`, `vectors: {form}`, an index of {len(vectors):,} rows in {shards} shards"
-    real = _lengths(index) | {"file": index.version.length, "cache": _size(settings().cache_dir)}
+    real = _lengths(index) | {
+        "file": index.version.length,
+        "cache": engines.size_of(settings().cache_dir),
+    }
     return [
         _row(f"size-index-{form}", title, _parts(size, real), real),
         _row(
@@ -233,10 +236,6 @@ def _row(
         unit="%",
         note=f"{told}; {note}" if note else told,
     )
-
-
-def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _mapped(folder: Path) -> int:
