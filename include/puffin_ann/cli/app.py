@@ -36,10 +36,13 @@ from puffin_ann.redaction import REDACTION, redact
 from puffin_ann.terminal import LiteralFormatter, printable
 from puffin_ann.version import __version__
 
+PROGRAM = "puffin-ann"
+"""Also of whoever calls it by `python -m puffin_ann`."""
+
 LOGGED = "%(levelname)s %(name)s: %(message)s"
 
 app = typer.Typer(
-    name="puffin-ann",
+    name=PROGRAM,
     help="Vector indexes that live inside Apache Iceberg tables.\n\n"
     "Catalogs are those of PyIceberg's own configuration (.pyiceberg.yaml or PYICEBERG_*).\n\n"
     "Exit codes: 0 done, 2 bad input, 3 not found, 4 the table moved on or has rows outside the "
@@ -112,7 +115,7 @@ def _tell_defect(
 def run() -> None:
     """Run the command line; errors raised on purpose become one line and an exit code."""
     try:
-        app()
+        app(prog_name=PROGRAM)
     except PuffinAnnError as error:
         errors_to(sys.stderr, error)
         sys.exit(error.exit_code)

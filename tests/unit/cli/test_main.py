@@ -29,6 +29,21 @@ def test_the_help_of_every_command_has_an_example(command):
     assert f"Example: puffin-ann {command.name} " in command.callback.__doc__
 
 
+@pytest.mark.parametrize("module", ["puffin_ann", "puffin_ann.cli.main"])
+def test_modules_that_start_the_command_line_show_the_name_of_the_program(module):
+    def answer(*arguments):
+        command = [sys.executable, "-m", module, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    code, told = answer("--help")
+    assert (code, told.split()[:2]) == (0, ["Usage:", "puffin-ann"])
+    code, told = answer("serch")
+    assert code == 2
+    assert told.startswith("Usage: puffin-ann [OPTIONS]")
+    assert "Try 'puffin-ann --help'" in told
+
+
 @pytest.fixture
 def default_handler():
     """What Python does where a terminal started it; put back afterwards."""
@@ -38,7 +53,7 @@ def default_handler():
 
 
 def leaves_with(monkeypatch, command) -> object:
-    monkeypatch.setattr(application, "app", command)
+    monkeypatch.setattr(application, "app", lambda prog_name: command())
     with pytest.raises(SystemExit) as ended:
         main.run()
     return ended.value.code
