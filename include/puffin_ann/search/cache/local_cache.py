@@ -35,6 +35,8 @@ _NAMES = "names"
 _FILLING = "fill-"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _ABANDONED_SECONDS = 86_400
+_unkept: set[Path] = set()
+"""Final names of shards that this process told of that they do not fit, whoever opened them."""
 
 NEARLY_FULL = 0.8
 """Share of the bytes allowed from which on each shard that comes has all others looked at: what
@@ -233,11 +235,15 @@ class LocalCache:
         self.statistics.filled_bytes += _bytes_of(work)
         self.statistics.read_bytes += size
         if not self._make_room(_bytes_of(work)):
-            self._tell(
-                f"a shard of {_bytes_of(work)} bytes is searched without the cache {self.root}: "
-                f"it does not fit beside what is in use; raise PUFFIN_ANN_CACHE_MAX_BYTES, which "
-                f"is {self.max_bytes}"
-            )
+            if final not in _unkept:
+                _unkept.add(final)
+                log.error(
+                    "a shard of %s bytes is searched without the cache %s: it does not fit beside "
+                    "what is in use; raise PUFFIN_ANN_CACHE_MAX_BYTES, which is %s",
+                    _bytes_of(work),
+                    self.root,
+                    self.max_bytes,
+                )
             return work
         try:
             work.rename(final)

@@ -101,6 +101,17 @@ def test_what_is_larger_than_the_cache_is_searched_without_and_drives_nothing_ou
     assert "raise PUFFIN_ANN_CACHE_MAX_BYTES, which is 150" in caplog.text
 
 
+def test_what_does_not_fit_is_told_once_a_shard_whoever_opens_it_and_whatever_it_takes(
+    tmp_path, caplog
+):
+    for size in (200, 210, 205):
+        cache = LocalCache(tmp_path, max_bytes=150)
+        for key in ("one", "other"):
+            with cache.held(key, fill("l" * size)):
+                pass
+    assert [record.args[0] for record in caplog.records] == [200, 200]
+
+
 def test_records_that_came_later_count_as_well(tmp_path):
     cache = LocalCache(tmp_path, max_bytes=250)
     with cache.held("old", fill("o" * 100)) as old:
