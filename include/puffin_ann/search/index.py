@@ -69,7 +69,8 @@ class Index(BoundVersion):
 
         Args:
             queries: (q, dimension) or (dimension,), finite numbers; taken as float32. An array,
-                lists, or a column of Arrow's whose rows are lists of numbers, without null.
+                lists, or a column of Arrow's whose rows are lists of numbers, without null. By
+                `l2` no longer than rows may be, 2⁶².
             k: neighbours per query.
             columns: columns to fetch for the rows found, by their names in the snapshot; those of a
                 set come sorted.
@@ -230,7 +231,10 @@ class Index(BoundVersion):
             allowed = index._allowed(where)
             question.heed(index.view, allowed, index.name, name_of(index.table))
             enter("compare rows")
-            return index._within(question, limit, allowed)
+            found = index._within(question, limit, allowed)
+            if index.metric == "ip":
+                require_products(found)
+            return found
 
         if recorder is None:
             return self._serving.by(self, answer)

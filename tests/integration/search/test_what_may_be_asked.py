@@ -92,6 +92,31 @@ def test_queries_of_what_is_no_number_are_refused(words, queries):
     assert len(index.search(np.ones((1, builds.DIMENSION), np.uint8), 1)) == 1
 
 
+MASKED = np.ma.array(np.ones((2, builds.DIMENSION), np.float32), mask=False)
+MASKED[1, 3] = np.ma.masked
+
+
+@pytest.mark.parametrize(
+    ("queries", "message"),
+    [
+        (MASKED, "queries hold masked values"),
+        (MASKED[1].astype(np.float64), "queries hold masked values"),
+        ([*MASKED], "queries hold masked values"),
+        ([*FLAT[1:], np.ma.masked], "queries hold masked values"),
+        (np.zeros(builds.DIMENSION, [("a", "f4")]), r"queries are records of fields \(a\)"),
+        (np.zeros((2, 8), [("a", "f4"), ("b", "i8")]), r"queries are records of fields \(a, b\)"),
+        (np.array(["1"] * builds.DIMENSION, np.dtypes.StringDType()), "queries hold text"),
+    ],
+)
+def test_arrays_of_which_something_would_be_lost_are_refused(words, queries, message):
+    builds.build(builds.declaration(), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    with pytest.raises(QueryError, match=message):
+        index.search(queries, 1)
+    expected = index.search(np.asarray(MASKED[:1]), 3)
+    assert index.search(MASKED[:1], 3).equals(expected)  # with a mask of which nothing is masked
+
+
 def arrow_lists(rows):
     """Return rows as columns of Arrow's: of every kind of list, sliced, and in chunks."""
     kinds = (
@@ -163,6 +188,24 @@ def test_effort_is_a_whole_number_and_all_cells_are_the_most(words):
         queries = np.tile(QUERY, (many, 1))
         all_cells = index.search(queries, 3, probe_partitions=10**30)
         assert all_cells.equals(index.search(queries, 3, probe_partitions=4))
+
+
+@pytest.mark.parametrize("huge", [10**400, 10**5000], ids=["400", "5000"])
+def test_of_a_number_of_very_many_digits_an_error_shows_the_beginning_at_most(words, huge):
+    builds.build(builds.declaration(algorithm="vamana"), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    for ask, message in (
+        (lambda: index.search(QUERY, huge), "k is .*, but only 60 rows"),
+        (lambda: index.search(QUERY, huge, where="id > 1000"), "k is .*, but no rows"),
+        (lambda: index.search(QUERY, -huge), "k is .*; it must be a whole"),
+        (lambda: index.search(QUERY, 3, width=huge), "width is .*; it must be at most"),
+        (lambda: index.search(QUERY, 3, probe_partitions=-huge), "is .*; it must be at least 1"),
+        (lambda: index.within(QUERY, huge), "distance is a number beyond float64"),
+        (lambda: index.within(QUERY, [huge]), "distance is .*; it must be a number"),
+    ):
+        with pytest.raises(QueryError, match=message) as refused:
+            ask()
+        assert len(str(refused.value)) < 500
 
 
 def warnings(caplog):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.counts import counted
 from puffin_ann.errors import QueryError, StaleIndexError
+from puffin_ann.lake.read.conditions.text import shortened
 from puffin_ann.settings import StalePolicy
 
 log = logging.getLogger("puffin_ann")
@@ -22,6 +23,17 @@ MOST_PROBED = 1 << 31
 """More cells, or data files, than any index has: to probe more is to probe all."""
 
 _FRESHNESS, _POLICIES = get_args(Freshness), get_args(StalePolicy)
+
+
+def shown(value: object) -> str:
+    """Return what was given instead of a number as messages have it: of what is long the beginning.
+
+    Python itself refuses to write numbers of thousands of digits.
+    """
+    try:
+        return shortened(repr(value))
+    except ValueError:
+        return "a number of thousands of digits"
 
 
 def checked_freshness(freshness: Freshness) -> None:
@@ -88,7 +100,7 @@ def checked_width(width: int | None) -> int | None:
     _check_effort("width", width)
     if width > MOST_WIDTH:
         raise QueryError(
-            f"width is {width}; it must be at most {MOST_WIDTH}; exhaustive=True, --exhaustive on "
+            f"width is {shown(int(width))}; it must be at most {MOST_WIDTH}; exhaustive=True, --exhaustive on "
             "the command line, compares every row"
         )
     return int(width)
@@ -108,9 +120,9 @@ def checked_probe(probe_partitions: int | None) -> int | None:
 
 def _check_effort(name: str, value: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise QueryError(f"{name} is {value!r}; it must be a whole number of at least 1")
+        raise QueryError(f"{name} is {shown(value)}; it must be a whole number of at least 1")
     if value < 1:
-        raise QueryError(f"{name} is {value}; it must be at least 1")
+        raise QueryError(f"{name} is {shown(int(value))}; it must be at least 1")
 
 
 def count_zeros(queries: NDArray[np.float32], metric: str, index: str) -> int:
@@ -143,7 +155,7 @@ def checked_distance(distance: float) -> float:
         QueryError: it is no number.
     """
     if isinstance(distance, bool) or not isinstance(distance, int | float | np.number):
-        raise QueryError(f"distance is {distance!r}; it must be a number")
+        raise QueryError(f"distance is {shown(distance)}; it must be a number")
     try:
         number = float(distance)
     except OverflowError:

@@ -10,11 +10,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from puffin_ann.ann.core.memmap import as_asked
 from puffin_ann.errors import QueryError
+from puffin_ann.lake.read.data.vectors import LARGEST_NORM
 
 _BOOLEANS, _TEXT = "true and false", "text"
 _DATES, _LENGTHS = "dates", "lengths of time"
 
-_NO_NUMBERS = {"b": _BOOLEANS, "U": _TEXT, "S": _TEXT, "M": _DATES, "m": _LENGTHS}
+_NO_NUMBERS = {
+    "b": _BOOLEANS,
+    "U": _TEXT,
+    "S": _TEXT,
+    "T": _TEXT,
+    "M": _DATES,
+    "m": _LENGTHS,
+}
 """By kind of an array: what NumPy would make numbers of."""
 
 _NO_NUMBERS_ALONE = (
@@ -25,19 +33,27 @@ _NO_NUMBERS_ALONE = (
 )
 """The same of single values, of which lists and arrays of objects have any beside each other."""
 
+_SURELY_SOUND = LARGEST_NORM**2 / 2
+"""A sum of squares of all numbers, below which all are finite and no query is too long: more than
+half of it is not lost where float32 adds up."""
 
-def checked_queries(queries: ArrayLike, dimension: int, index: str) -> NDArray[np.float32]:
+
+def checked_queries(
+    queries: ArrayLike, dimension: int, metric: str, index: str
+) -> NDArray[np.float32]:
     """Return queries as (q, dimension) float32 for kernels; one alone may be (dimension,).
 
     Args:
         queries: as they were given: an array, lists, or a column of Arrow's.
         dimension: numbers in a vector of the index.
+        metric: of the index.
         index: its name.
 
     Raises:
-        QueryError: they are no finite numbers, or of another shape.
+        QueryError: they are no finite numbers, of another shape, or longer than rows of an index
+            may be where distances would leave float32.
     """
-    if isinstance(queries, np.ndarray) and queries.dtype == np.float32:
+    if type(queries) is np.ndarray and queries.dtype == np.float32:
         batch = np.ascontiguousarray(queries)
     else:
         batch = _as_float32(queries, dimension)
@@ -47,11 +63,28 @@ def checked_queries(queries: ArrayLike, dimension: int, index: str) -> NDArray[n
         raise QueryError(
             f"queries have shape {batch.shape}; index {index!r} needs (n, {dimension})"
         )
-    finite = np.isfinite(batch)
-    if not finite.all():
-        bad = np.flatnonzero(~finite.all(axis=1))[0]
-        raise QueryError(f"query {bad} holds a NaN or infinite value (float32)")
+    # The fastest of what looks at all numbers, and unlike `dot` without warnings of infinity.
+    if not np.vdot(batch, batch) < _SURELY_SOUND:  # NaN is not, either
+        _require_sound(batch, metric)
     return as_asked(batch)
+
+
+def _require_sound(batch: NDArray[np.float32], metric: str) -> None:
+    """Refuse queries that no distance is right of; by cosine and inner product long ones are."""
+    finite = np.isfinite(batch).all(axis=1)
+    if not finite.all():
+        bad = np.flatnonzero(~finite)[0]
+        raise QueryError(f"query {bad} holds a NaN or infinite value (float32)")
+    if metric != "l2":
+        return
+    norms = np.linalg.norm(batch.astype(np.float64), axis=1)  # as those of rows are measured
+    too_long = norms > LARGEST_NORM
+    if too_long.any():
+        bad = np.flatnonzero(too_long)[0]
+        raise QueryError(
+            f"query {bad} has length {norms[bad]:.2g}; by l2 queries and rows are at most "
+            f"{LARGEST_NORM:.2g} long, since squares of distances would leave float32: scale them"
+        )
 
 
 def require_numbers(values: Iterable[Any]) -> None:
@@ -79,6 +112,11 @@ def require_numbers(values: Iterable[Any]) -> None:
 
 def _require_array_of_numbers(values: NDArray[Any]) -> None:
     kind = values.dtype.kind
+    if type(values) is not np.ndarray and np.ma.is_masked(values):
+        raise QueryError("queries hold masked values; give numbers")
+    if values.dtype.names is not None:
+        fields = ", ".join(values.dtype.names)
+        raise QueryError(f"queries are records of fields ({fields}); give arrays of numbers")
     if kind == "O":
         require_numbers(values.ravel().tolist())
     elif kind == "c":
@@ -98,7 +136,8 @@ def _as_float32(queries: ArrayLike, dimension: int) -> NDArray[np.float32]:
             queries = _of_arrow(queries, dimension)
         elif isinstance(queries, list | tuple):
             require_numbers(queries)
-        given = np.asarray(queries)
+        # An array stays what it is, since a mask would be lost.
+        given = queries if isinstance(queries, np.ndarray) else np.asarray(queries)
         _require_array_of_numbers(given)
         with np.errstate(over="ignore"):
             return np.ascontiguousarray(given, dtype=np.float32)

@@ -16,6 +16,7 @@ from puffin_ann.search.questions.checks import (
     checked_stale_policy,
     count_zeros,
     heed_scan,
+    shown,
 )
 from puffin_ann.search.questions.queries import checked_queries
 from puffin_ann.search.results import checked_columns
@@ -71,7 +72,7 @@ class Question:
         Raises:
             QueryError: it cannot be asked.
         """
-        batch = checked_queries(queries, dimension, index)
+        batch = checked_queries(queries, dimension, metric, index)
         names = checked_columns(columns)
         checked_freshness(freshness)
         checked_stale_policy(policy)
@@ -126,7 +127,7 @@ class Question:
             QueryError: it is no number of rows, or fewer can be answered and must not be.
         """
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-            raise QueryError(f"k is {k!r}; it must be a whole number of at least 1")
+            raise QueryError(f"k is {shown(k)}; it must be a whole number of at least 1")
         covered = view.rows_answered if allowed is None else allowed.rows_answered
         scanned = self.rows_to_scan(view, allowed)
         live = covered + scanned
@@ -180,11 +181,11 @@ class Question:
         what = " and ".join(is_) or f"{'is' if one else 'are'} live"
         if not rows:
             return QueryError(
-                f"k is {k}, but no rows {what} in snapshot {view.snapshot_id}: there are none to "
+                f"k is {shown(int(k))}, but no rows {what} in snapshot {view.snapshot_id}: there are none to "
                 "answer"
             )
         return QueryError(
-            f"k is {k}, but only {counted(rows, 'row')} {what} in snapshot {view.snapshot_id}; ask "
+            f"k is {shown(int(k))}, but only {counted(rows, 'row')} {what} in snapshot {view.snapshot_id}; ask "
             f"for at most {rows}, or pass allow_fewer=True, --allow-fewer on the command line, to "
             "get those there are"
         )

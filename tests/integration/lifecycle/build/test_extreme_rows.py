@@ -58,6 +58,41 @@ def test_inner_products_beyond_float32_are_refused_since_they_have_no_order(word
         with pytest.raises(QueryError, match="query 1 has inner products beyond float32"):
             index.search(queries, 3, exhaustive=exhaustive)
 
+    with pytest.raises(QueryError, match="query 0 has inner products beyond float32"):
+        index.within(queries[1:], -1e30)
+
+
+@pytest.mark.parametrize("algorithm", ["vamana", "exact", "centroid"])
+def test_queries_longer_than_rows_may_be_are_refused_where_distances_leave_float32(
+    words, algorithm
+):
+    builds.build(builds.declaration(algorithm=algorithm), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    current = words.current_snapshot().snapshot_id
+    longest = np.zeros(builds.DIMENSION, np.float32)
+    longest[3] = LARGEST_NORM
+    beyond = np.nextafter(longest, np.float32(np.inf), where=longest > 0, out=longest.copy())
+    builds.assert_answers(index, words, current, longest[None, :], 5, np.float32)
+    for long in (beyond, np.full(builds.DIMENSION, 1e38), np.full(builds.DIMENSION, 1e19)):
+        queries = np.stack([longest, long.astype(np.float32)])
+        with pytest.raises(QueryError, match=r"query 1 has length .*at most 4\.6e\+18 long.*scale"):
+            index.search(queries, 3)
+        with pytest.raises(QueryError, match="query 1 has length"):
+            index.within(queries, 1.0)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "ip"])
+def test_queries_as_long_as_float32_has_them_are_answered_where_only_directions_count(
+    words, metric
+):
+    builds.build(builds.declaration(algorithm="vamana", metric=metric), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    short = DIRECTIONS[:4].astype(np.float32)
+    expected = index.search(short, 5, columns=["id"], exhaustive=True)["id"]
+    for exhaustive in (True, False):
+        found = index.search(short * np.float32(1e37), 5, columns=["id"], exhaustive=exhaustive)
+        assert found["id"].equals(expected)
+
 
 def test_a_table_of_unusable_vectors_alone_says_what_is_wrong_with_them(words):
     words.overwrite(
