@@ -100,8 +100,8 @@ def checked_width(width: int | None) -> int | None:
     _check_effort("width", width)
     if width > MOST_WIDTH:
         raise QueryError(
-            f"width is {shown(int(width))}; it must be at most {MOST_WIDTH}; exhaustive=True, --exhaustive on "
-            "the command line, compares every row"
+            f"width is {shown(int(width))}; it must be at most {MOST_WIDTH}; exhaustive=True, "
+            "--exhaustive on the command line, compares every row"
         )
     return int(width)
 

@@ -172,20 +172,21 @@ class Question:
         outside = view.rows_to_scan if allowed is None else allowed.rows_to_scan
         is_ = []
         if allowed is not None:
-            told = quoted(allowed.condition.text)
-            is_.append(f"{'satisfies' if one else 'satisfy'} the condition {told}")
+            condition = quoted(allowed.condition.text)
+            is_.append(f"{'satisfies' if one else 'satisfy'} the condition {condition}")
         if outside and self.freshness == "indexed":
             is_.append(f"{'is' if one else 'are'} in the index")
         if unusable:
             is_.append("holds a usable vector" if one else "hold usable vectors")
         what = " and ".join(is_) or f"{'is' if one else 'are'} live"
+        told = f"k is {shown(int(k))}"
         if not rows:
             return QueryError(
-                f"k is {shown(int(k))}, but no rows {what} in snapshot {view.snapshot_id}: there are none to "
+                f"{told}, but no rows {what} in snapshot {view.snapshot_id}: there are none to "
                 "answer"
             )
         return QueryError(
-            f"k is {shown(int(k))}, but only {counted(rows, 'row')} {what} in snapshot {view.snapshot_id}; ask "
+            f"{told}, but only {counted(rows, 'row')} {what} in snapshot {view.snapshot_id}; ask "
             f"for at most {rows}, or pass allow_fewer=True, --allow-fewer on the command line, to "
             "get those there are"
         )

@@ -9,15 +9,16 @@ from itertools import pairwise
 
 _TOKEN = re.compile(
     r"""(?P<text>'(?:[^']|'')*')
-    | (?P<name>[A-Za-z_][\w$]*(?:\.[A-Za-z_][\w$]*)* | "(?:[^"\\]|\\.)*")
+    | (?P<name>[^\W\d][\w$]*(?:\.[^\W\d][\w$]*)* | "(?:[^"\\]|\\.)*")
     | (?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
     | (?P<sign><=|>=|==|!=|<>|[<>=(),])""",
-    re.VERBOSE | re.ASCII,
+    re.VERBOSE,
 )
+_UNQUOTED = re.compile(r"""[^\s<>=!(),'"]+""")
+"""What is between spaces and signs: meant to be a name, if it begins as one."""
 _COMPARISONS = frozenset(("<", "<=", ">", ">=", "=", "==", "!=", "<>"))
 _DIFFERENT = ("!=", "<>")
-_UNCOMPARED, _BOOLEANS = ("null", "nan"), ("true", "false")
-_WHOLE, _POINT = "a whole number", "a number with a point"
+_UNCOMPARED, _BOOLEANS, _INFINITY = ("null", "nan"), ("true", "false"), ("inf", "infinity")
 
 _MOST_SHOWN = 30
 """Characters of a value."""
@@ -28,8 +29,15 @@ _Token = tuple[str, str]
 
 def mistake_in(where: str) -> str | None:
     """Return what to write instead of what a text has wrong; None if that is nothing ordinary."""
-    tokens = [(str(found.lastgroup), found[0]) for found in _TOKEN.finditer(where)]
-    return _compared_with_null(tokens) or next(filter(None, map(_mixed, _lists(tokens))), None)
+    found = list(_TOKEN.finditer(where))
+    tokens = [(str(token.lastgroup), token[0]) for token in found]
+    looks = (
+        lambda: _compared_with_null(tokens),
+        lambda: _compared_with_name(tokens),
+        lambda: next(filter(None, map(_unlisted, _lists(tokens))), None),
+        lambda: _misspelt_name(where, found),
+    )
+    return next(filter(None, (look() for look in looks)), None)
 
 
 def _compared_with_null(tokens: Sequence[_Token]) -> str | None:
@@ -65,33 +73,62 @@ def _lists(tokens: Sequence[_Token]) -> Iterator[list[_Token]]:
             members.append(token)
 
 
-def _mixed(members: Sequence[_Token]) -> str | None:
-    """Tell which member of a list is no value, or of another kind than the first, if one is."""
+def _unlisted(members: Sequence[_Token]) -> str | None:
+    """Tell which member of a list is no value, or not of the kind of others, if one is."""
     for kind, content in members:
         word = content.lower()
         if word in _UNCOMPARED:
             return f"{word} is in no list; write column in (...) or column is {word}"
         if kind == "name" and word not in _BOOLEANS:
-            return f"{content} in the list is no value; text stands in single quotes: 'tea'"
-    first, *others = [(member[1], _in_words(*member)) for member in members] or [("", "")]
-    for content, kind in others:
-        if kind == first[1]:
-            continue
-        told = (
-            f"{_begun(content)} in the list is {kind}, and {_begun(first[0])} is {first[1]}; "
-            "values in a list are of one kind"
+            return f"{_begun(content)} in the list is no value; {_as_value(content)}"
+    truths = [content for kind, content in members if kind == "name"]
+    others = [content for kind, content in members if kind != "name"]
+    if truths and others:
+        return (
+            f"{truths[0]} in the list is true or false, and {_begun(others[0])} is neither; no "
+            "column has both"
         )
-        if {kind, first[1]} == {_WHOLE, _POINT}:
-            return f"{told}: write {_begun(content if kind == _WHOLE else first[0])}.0"
-        return told
     return None
 
 
-def _in_words(kind: str, content: str) -> str:
-    """Return what a member of a list is."""
-    if kind == "number":
-        return _WHOLE if content.lstrip("+-").isdigit() else _POINT
-    return "text" if kind == "text" else "true or false"
+def _compared_with_name(tokens: Sequence[_Token]) -> str | None:
+    """Tell what is compared with a column, and is no value."""
+    for before, sign, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if sign[1] in _COMPARISONS and all(
+            kind == "name" and content.lower() not in _BOOLEANS for kind, content in (before, after)
+        ):
+            return (
+                f"{_begun(after[1])} is compared with {_begun(before[1])}, and is no value; "
+                f"{_as_value(after[1])}"
+            )
+    return None
+
+
+def _as_value(name: str) -> str:
+    """Return how to write what is read as a name, and was meant to be a value."""
+    if name.lower() in _INFINITY:
+        return "infinity stands in single quotes: 'inf', '-inf'"
+    return f"text stands in single quotes: '{_begun(name.strip(chr(34)))}'"
+
+
+def _misspelt_name(where: str, tokens: Sequence[re.Match[str]]) -> str | None:
+    """Tell of a name that cannot be read as it is written."""
+    for token, following in pairwise(tokens):
+        names = token[0], following[0]
+        if token.end() == following.start() and all(name.startswith('"') for name in names):
+            name = f'{names[0][1:-1]}"{names[1][1:-1]}'
+            return (
+                f"a name with a double quote in it is not read in text; from Python, pass an "
+                f"expression of PyIceberg's, such as EqualTo({_begun(name)!r}, 1)"
+            )
+    for token in tokens:
+        written = _UNQUOTED.match(where, token.start())
+        if token.lastgroup == "name" and written and written.end() > token.end():
+            return (
+                f"{_begun(written[0])} is read as no name; one with other characters than letters, "
+                f'digits and _ stands in double quotes: "{_begun(written[0])}"'
+            )
+    return None
 
 
 def _begun(content: str) -> str:

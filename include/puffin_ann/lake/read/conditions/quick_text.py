@@ -120,15 +120,22 @@ class _Reader:
         if self._takes_word("in"):
             return one_of(field.field_id, self._values(field))
         if self._takes_word("not"):
+            if self._takes_word("between"):
+                return any_of(*self._bounds(field, Op.LESS, Op.MORE))
             if not self._takes_word("in"):
                 raise _NotUnderstoodError
             return _not_null(field, none_of(field.field_id, self._values(field)))
         if self._takes_word("between"):
-            least = Leaf(field.field_id, Op.AT_LEAST, (self._value(field),))
-            if not self._takes_word("and"):
-                raise _NotUnderstoodError
-            return all_of(least, Leaf(field.field_id, Op.AT_MOST, (self._value(field),)))
+            return all_of(*self._bounds(field, Op.AT_LEAST, Op.AT_MOST))
         return self._null(field)
+
+    def _bounds(self, field: NestedField, first: Op, second: Op) -> tuple[Leaf, Leaf]:
+        """Return what a column is asked by the two values of between."""
+        least = self._value(field)
+        if not self._takes_word("and"):
+            raise _NotUnderstoodError
+        most = self._value(field)
+        return Leaf(field.field_id, first, (least,)), Leaf(field.field_id, second, (most,))
 
     def _comparison(self, field: NestedField) -> Node:
         sign = self._content
@@ -151,11 +158,8 @@ class _Reader:
 
     def _values(self, field: NestedField) -> list[Any]:
         self._require("(")
-        kind = self.kind
         found = [self._value(field)]
         while self._takes_sign(","):
-            if self.kind != kind:  # the parser takes values of one kind only
-                raise _NotUnderstoodError
             found.append(self._value(field))
         self._require(")")
         return found

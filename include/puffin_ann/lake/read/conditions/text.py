@@ -28,7 +28,8 @@ MOST_QUOTED = 200
 """Characters of a condition in a message, of which one of thousands of values would be all."""
 
 _TOKENS = re.compile(
-    r"""'(?:[^']|'')*' | "(?:[^"\\]|\\.)*" | [A-Za-z_][\w$]*   # text and names are left alone
+    r"""'(?:[^']|'')*'   # text is left alone
+    | (?P<quoted>"(?:[^"\\]|\\.)*") | (?P<name>[^\W\d][\w$]*)
     | (?<![\w.])(?P<whole>[0-9]+)(?![\w.])
     | (?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE](?P<exponent>[+-]?[0-9]+)(?![\w.]))
     | [0-9]+""",
@@ -58,7 +59,7 @@ def parsed(where: str) -> BooleanExpression:
 
     if len(where) > MOST_CHARACTERS:
         raise QueryError(f"where has {len(where)} characters; {_MOST_READ}")
-    written = _TOKENS.sub(_written_out, where)
+    written = _TOKENS.sub(_as_parsed, where)
     if len(written) > MOST_CHARACTERS:
         raise QueryError(
             f"where has {len(written)} characters, powers of ten written out; {_MOST_READ}"
@@ -86,15 +87,45 @@ def parsed(where: str) -> BooleanExpression:
 
 @lru_cache(maxsize=1)
 def _grammar() -> "ParserElement":
-    """Return what PyIceberg's parser reads, but with true and false beside other parts as well.
+    """Return what PyIceberg's parser reads, and some that it does not.
 
-    PyIceberg makes an expression of either only where it is the whole text, and `id = 3 or true`
-    fails on what is none.
+    - True and false beside other parts, as in `id = 3 or true`: PyIceberg makes an expression of
+      either only where it is the whole text.
+    - Numbers of all kinds in a list, and numbers in quotes among them: `price in (1, 2.5, 'inf')`.
+    - `not between`.
     """
-    from pyiceberg.expressions import parser
-    from pyparsing import OpAssoc, Suppress, infix_notation
+    from pyiceberg.expressions import (
+        And,
+        GreaterThanOrEqual,
+        In,
+        LessThanOrEqual,
+        Not,
+        NotIn,
+        parser,
+    )
+    from pyparsing import DelimitedList, Group, OpAssoc, ParseResults, Suppress, infix_notation
 
-    part = parser.predicate.copy().add_parse_action(parser.handle_always_expression)
+    def is_one_of(found: ParseResults) -> BooleanExpression:
+        return In(found.column, set(found.values_))
+
+    def is_none_of(found: ParseResults) -> BooleanExpression:
+        return NotIn(found.column, set(found.values_))
+
+    def is_outside(found: ParseResults) -> BooleanExpression:
+        least = GreaterThanOrEqual(found.column, found.least)
+        return Not(And(least, LessThanOrEqual(found.column, found.most)))
+
+    column, literal = parser.column, parser.literal
+    value = parser.string | parser.decimal | parser.integer
+    values = "(" + Group(DelimitedList(value))("values_") + ")"
+    bounds = literal("least") + parser.AND + literal("most")
+    part = (
+        parser.in_check  # the fastest with long lists
+        | (column + parser.IN + values).set_parse_action(is_one_of)
+        | (column + parser.NOT + parser.IN + values).set_parse_action(is_none_of)
+        | (column + parser.NOT + parser.BETWEEN + bounds).set_parse_action(is_outside)
+        | parser.predicate.copy().add_parse_action(parser.handle_always_expression)
+    )
     joints = (
         (parser.NOT, 1, OpAssoc.RIGHT, parser.handle_not),
         (parser.AND, 2, OpAssoc.LEFT, parser.handle_and),
@@ -105,13 +136,20 @@ def _grammar() -> "ParserElement":
     return grammar
 
 
-def _written_out(token: re.Match[str]) -> str:
-    """Return a number with a power of ten as one without, which the parser can read.
+def _as_parsed(token: re.Match[str]) -> str:
+    """Return a part of a text as the parser can read it.
+
+    Names of other letters than A to Z it reads in double quotes alone, and of a column with points
+    in its name what is between them; of numbers no powers of ten.
 
     Raises:
-        QueryError: the number is beyond any, or has more digits than are read.
+        QueryError: a number is beyond any, or has more digits than are read.
     """
-    number, whole = token["number"], token["whole"]
+    number, whole, name, quoted_name = token.group("number", "whole", "name", "quoted")
+    if name is not None:
+        return name if name.isascii() else f'"{name}"'
+    if quoted_name is not None:
+        return quoted_name if "\\" in quoted_name else quoted_name.replace(".", '"."')
     if whole is not None and len(whole) > MOST_DIGITS:
         raise QueryError(
             f"where: a whole number of {len(whole)} digits, {whole[:10]}..., is beyond any that a "
@@ -142,7 +180,8 @@ def _why(where: str, written: str, stopped: int) -> str:
         return f": {shortened(mistake)}"
     return (
         f"{_place(written, stopped)}; it takes comparisons of a column with values, text in single "
-        f"quotes, values of one kind in a list, joined by and, or and not: {EXAMPLE}"
+        f"quotes, names with other characters than letters, digits and _ in double ones, joined by "
+        f"and, or and not: {EXAMPLE}"
     )
 
 

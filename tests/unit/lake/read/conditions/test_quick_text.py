@@ -97,7 +97,7 @@ def questions(draw):
                 f"{name} is {no}null",
                 f"{name} is {no}nan",
                 f"{name} {no}like {draw(VALUES)}",
-                f"{name} between {draw(VALUES)} and {draw(VALUES)}",
+                f"{name} {no}between {draw(VALUES)} and {draw(VALUES)}",
                 "true",
             ]
         )
@@ -147,6 +147,8 @@ def test_what_was_mistyped_is_left_to_the_parser_or_read_as_it_does(where, at, p
         ("word != ' or '", all_of(Leaf(6, Op.NOT_NULL), Leaf(6, Op.NOT_IN, (" or ",)))),
         ("day between '1970-01-01' and '1970-01-03'", all_of(
             Leaf(7, Op.AT_LEAST, (0,)), Leaf(7, Op.AT_MOST, (2,)))),
+        ("stock not between 1 and 3", any_of(Leaf(2, Op.LESS, (1,)), Leaf(2, Op.MORE, (3,)))),
+        ("price in (1, 2.5, '-inf')", one_of(3, [1.0, 2.5, float("-inf")])),
         ("stock IS NOT null", Leaf(2, Op.NOT_NULL)),
         ("price < 3", Leaf(3, Op.LESS, (3.0,))),
     ],
