@@ -94,7 +94,7 @@ def test_bad_searches_are_named(words):
         (QUERIES, 1.5, "k is 1.5"),
         (QUERIES, 61, "k is 61, but only 60 rows are live"),
         (QUERIES[:, :7], 5, r"shape \(6, 7\).*\(n, 8\)"),
-        ([["a"] * 8], 5, "queries are text; give numbers"),
+        ([["a"] * 8], 5, "queries hold text; give numbers"),
         ([[1j] * 8], 5, "complex numbers"),
         ([[0.5] * 8, [1.0]], 5, "not numbers of one dimension"),
         ([[float("nan")] * 8], 5, "query 0 holds a NaN"),

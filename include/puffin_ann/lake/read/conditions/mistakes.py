@@ -31,13 +31,12 @@ def mistake_in(where: str) -> str | None:
     """Return what to write instead of what a text has wrong; None if that is nothing ordinary."""
     found = list(_TOKEN.finditer(where))
     tokens = [(str(token.lastgroup), token[0]) for token in found]
-    looks = (
-        lambda: _compared_with_null(tokens),
-        lambda: _compared_with_name(tokens),
-        lambda: next(filter(None, map(_unlisted, _lists(tokens))), None),
-        lambda: _misspelt_name(where, found),
+    return (
+        _compared_with_null(tokens)
+        or _compared_with_name(tokens)
+        or next(filter(None, map(_unlisted, _lists(tokens))), None)
+        or _misspelt_name(where, found)
     )
-    return next(filter(None, (look() for look in looks)), None)
 
 
 def _compared_with_null(tokens: Sequence[_Token]) -> str | None:

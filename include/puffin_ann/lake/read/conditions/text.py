@@ -106,18 +106,19 @@ def _grammar() -> "ParserElement":
     from pyparsing import DelimitedList, Group, OpAssoc, ParseResults, Suppress, infix_notation
 
     def is_one_of(found: ParseResults) -> BooleanExpression:
-        return In(found.column, set(found.values_))
+        return In(term=found.column, literals=set(found.several))
 
     def is_none_of(found: ParseResults) -> BooleanExpression:
-        return NotIn(found.column, set(found.values_))
+        return NotIn(term=found.column, literals=set(found.several))
 
     def is_outside(found: ParseResults) -> BooleanExpression:
-        least = GreaterThanOrEqual(found.column, found.least)
-        return Not(And(least, LessThanOrEqual(found.column, found.most)))
+        least = GreaterThanOrEqual(term=found.column, value=found.least)
+        most = LessThanOrEqual(term=found.column, value=found.most)
+        return Not(And(least, most))
 
     column, literal = parser.column, parser.literal
     value = parser.string | parser.decimal | parser.integer
-    values = "(" + Group(DelimitedList(value))("values_") + ")"
+    values = "(" + Group(DelimitedList(value))("several") + ")"
     bounds = literal("least") + parser.AND + literal("most")
     part = (
         parser.in_check  # the fastest with long lists
