@@ -167,6 +167,20 @@ def test_columns_that_hold_no_query_somewhere_are_refused_with_the_place(words):
             index.search(pa.array(rows, kind), 1)
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("many", [1, 3, 3000])
+def test_a_query_that_is_not_finite_is_refused_by_its_number(words, bad, many):
+    builds.build(builds.declaration(), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    queries = np.ones((many, builds.DIMENSION), np.float32)
+    queries[many // 2, 5] = bad
+    with pytest.raises(QueryError, match=f"query {many // 2} holds a NaN or infinite"):
+        index.search(queries, 3)
+    queries[many // 2, 5] = 1e30
+    with pytest.raises(QueryError, match=f"query {many // 2} has length 1e\\+30"):
+        index.search(queries, 3)
+
+
 @pytest.mark.parametrize("algorithm", ["vamana", "exact", "centroid"])
 @pytest.mark.parametrize("width", [10**12, MOST_WIDTH + 1, np.int64(2**40), 10**30])
 def test_a_width_that_no_search_may_have_is_refused(words, algorithm, width):

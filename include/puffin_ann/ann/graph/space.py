@@ -121,11 +121,26 @@ def zero_rows(path: Path) -> NDArray[np.int64]:
     return rows
 
 
-def of_queries(queries: NDArray[np.float32], metric: str) -> NDArray[np.float32]:
-    """Return queries in the space, `(q, w) float32`."""
+def of_queries(
+    queries: NDArray[np.float32], metric: str, length: float | None = None
+) -> NDArray[np.float32]:
+    """Return queries in the space, `(q, w) float32`.
+
+    Args:
+        queries: `(q, d) float32`.
+        metric: name.
+        length: of the rows in the space, which all have the same for the inner product: queries are
+            made about as long, so that squared distances keep their digits. None if products are
+            measured, which keep them anyway.
+    """
     moved = METRICS[metric].queries_to_search_space(queries)
     if metric == "ip":
-        moved *= _power_of_two(np.abs(moved).max(axis=1, initial=0))[:, None]
+        largest = np.abs(moved).max(axis=1, initial=0)
+        if length is None:
+            moved *= _power_of_two(largest)[:, None]
+        else:
+            exponents = np.frexp(np.float32(length))[1] - np.frexp(largest)[1]
+            np.ldexp(moved, exponents[:, None], out=moved)
     dim = padded_dim(metric, queries.shape[1])
     if moved.shape[1] == dim:
         return moved

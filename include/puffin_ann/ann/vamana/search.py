@@ -148,6 +148,8 @@ class Searcher:
         if linked.space is None:
             raise ValueError("without packed nodes, rows are needed as they are searched")
         self._space: Fields = tuple(_to_space(linked.space))
+        first = linked.space[:1].astype(np.float64)
+        self._length = float(np.linalg.norm(first))
         self._graph = to_fields(Adjacency(linked.neighbours, linked.degrees, linked.entry))
         self._run = self._search_full
         if self.beam == "pq" and codes is not None:
@@ -262,7 +264,8 @@ class Searcher:
 
     def _moved(self, batch: QueryBatch) -> NDArray[np.float32]:
         """Return the queries in the space, flat."""
-        return spaces.of_queries(batch.queries, self.answering.metric.name).reshape(-1)
+        name = self.answering.metric.name
+        return spaces.of_queries(batch.queries, name, self._length).reshape(-1)
 
 
 def _to_space(rows: NDArray[np.float32]) -> Space:

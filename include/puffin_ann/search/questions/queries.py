@@ -34,8 +34,11 @@ _NO_NUMBERS_ALONE = (
 """The same of single values, of which lists and arrays of objects have any beside each other."""
 
 _SURELY_SOUND = LARGEST_NORM**2 / 2
-"""A sum of squares of all numbers, below which all are finite and no query is too long: more than
-half of it is not lost where float32 adds up."""
+"""A sum of squares, below which all numbers are finite and no query is too long: more than half of
+it is not lost where float32 adds up."""
+
+_FEW = 8192
+"""Numbers up to which BLAS does not have threads of its own, which would go on spinning."""
 
 
 def checked_queries(
@@ -63,10 +66,19 @@ def checked_queries(
         raise QueryError(
             f"queries have shape {batch.shape}; index {index!r} needs (n, {dimension})"
         )
-    # The fastest of what looks at all numbers, and unlike `dot` without warnings of infinity.
-    if not np.vdot(batch, batch) < _SURELY_SOUND:  # NaN is not, either
+    if not _largest_square(batch) < _SURELY_SOUND:  # NaN is not, either
         _require_sound(batch, metric)
     return as_asked(batch)
+
+
+def _largest_square(batch: NDArray[np.float32]) -> np.float32:
+    """Return the largest squared length, or what is larger: the sum of all."""
+    if batch.size <= _FEW:
+        # The fastest of what looks at all numbers, and unlike `dot` without warnings of infinity.
+        found: np.float32 = np.vdot(batch, batch)
+    else:
+        found = np.einsum("ij,ij->i", batch, batch).max()
+    return found
 
 
 def _require_sound(batch: NDArray[np.float32], metric: str) -> None:

@@ -81,6 +81,22 @@ def test_queries_longer_than_rows_may_be_are_refused_where_distances_leave_float
             index.within(queries, 1.0)
 
 
+@pytest.mark.parametrize("algorithm", ["vamana", "hnsw", "ivf_pq"])
+def test_by_inner_product_the_length_of_a_query_does_not_count(words, algorithm):
+    """Powers of two change no digit; beside squares of them, products had none left."""
+    words.append(builds.rows(range(60, 700)))
+    declared = builds.declaration(
+        metric="ip", algorithm=algorithm, parameters=builds.PARAMETERS.get(algorithm, {})
+    )
+    builds.build(declared, "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    queries = DIRECTIONS.astype(np.float32)
+    expected = index.search(queries, 5)
+    for power in (-60, -30, 30, 39, 60):
+        found = index.search(queries * np.float32(2.0**power), 5)
+        assert found["locator"].equals(expected["locator"])
+
+
 @pytest.mark.parametrize("metric", ["cosine", "ip"])
 def test_queries_as_long_as_float32_has_them_are_answered_where_only_directions_count(
     words, metric
