@@ -1,4 +1,4 @@
-"""Make descriptors of pictures with SIFT: vectors of 128 whole numbers, of no one's tuning.
+"""Make descriptors of pictures with SIFT: vectors of 128 whole numbers.
 
 They are compared as they are, by Euclidean distance: what stands out in a picture is described by
 the slopes of brightness around it, 8 directions in each of 16 fields.

@@ -132,6 +132,6 @@ def test_families_that_are_told_to_score_are_there():
 
 def test_the_document_tells_which_constants_were_tuned_on_what_is_scored():
     text = render([Result(family="graphs", rows=[row()])])
-    assert "| `ann/vamana/packed_policy.py`: `NARROWEST` | GloVe, 99,000 × 100" in text
+    assert "| `ann/vamana/packed/layout.py`: `NARROWEST` | GloVe, 99,000 × 100" in text
     assert "| `graphs-glove-100d…`, `graphs-gloss…` |" in text
     assert "| sentences that no family scores | none |" in text

@@ -31,12 +31,10 @@ from puffin_ann.ann.graph.searcher import EXHAUSTIVE_ROWS
 from puffin_ann.ann.graph.space import padded_dim
 from puffin_ann.ann.simd.fastscan import BLOCK
 from puffin_ann.ann.vamana.packed import layout
-from puffin_ann.ann.vamana.packed.layout import FRAME, PACKED, Layout, PackedNodes
+from puffin_ann.ann.vamana.packed.layout import FRAME, NARROWEST, PACKED, Layout, PackedNodes
 from puffin_ann.ann.vamana.search import Linked, LinkedInSpace, Searcher
 from puffin_ann.settings import settings
 
-NARROWEST = 80
-"""Numbers in a row of the space: see above."""
 CACHE_PARTS = 16
 """A shard's packed nodes may take one part of so many of the cache."""
 TRIED_ROWS, TRIED_NEIGHBOURS, TRIED_WIDTH = 100, 10, 32

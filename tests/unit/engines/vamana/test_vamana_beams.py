@@ -150,7 +150,7 @@ def test_resident_bytes_are_what_the_beam_reads(folder):
     vectors, rows = ROWS * WIDE * 4, ROWS
     sizes = {beam: ENGINE.open(folder, beam).resident_bytes for beam in ("full", "pq", "edges")}
     assert sizes["edges"] == vectors + (folder / PACKED).stat().st_size - 128
-    assert sizes["full"] == vectors + rows * (64 * 4 + 2)
+    assert sizes["full"] == vectors + rows * (32 * 4 + 2)
     assert sizes["pq"] == sizes["full"] + rows * WIDE // 4
 
 

@@ -20,7 +20,8 @@ Bytes and cache lines decide. The error shrinks with the root of the number of d
 twice as large by 1 bit as by 2: so rows from `WIDE` numbers on have 1 bit, whose error there is
 that of 2 bits at a quarter of the width. It takes estimates of a row from every neighbour expanded,
 of which the least counts; if the first one stands, as it does by 2 bits, a third more rows must be
-expanded. For the same reason wide rows have half the neighbours, see `degree_of`: one block.
+expanded. For the same reason rows have half as many neighbours as without packed nodes, see
+`degree_of`: one block.
 
 Narrow rows are read as they are stored: their distance is the same before they are rotated, and the
 rows that are answered have been read by then. Wide ones are in their nodes, too, rotated, by codes
@@ -58,6 +59,8 @@ MADE_ROWS = 512
 BATCH_BYTES = 32 << 20
 """Packed nodes made before they are written."""
 
+NARROWEST = 80
+"""Numbers in a row of the space from which on it may have a packed node: see `packed_policy`."""
 WIDE = 256
 """Numbers in a row from which on edges have 1 bit a dimension, and rows 8 in their nodes."""
 LINE = 64
@@ -83,8 +86,13 @@ LEAST_DEGREE = 4
 
 
 def degree_of(declared: int, dim: int) -> int:
-    """Return the largest out-degree of rows of `dim` numbers: half of what is declared if wide."""
-    return max(LEAST_DEGREE, declared // 2) if dim >= WIDE else declared
+    """Return the largest out-degree of rows of `dim` numbers: half of what is declared if packed.
+
+    One block instead of two halves what packed nodes take, and searches of 138,146 × 128 and of
+    99,000 × 100 numbers take as long or up to a seventh less for it at recall@10 of 0.90 and 0.95;
+    at 0.99 a fifteenth less and a sixth more.
+    """
+    return max(LEAST_DEGREE, declared // 2) if dim >= NARROWEST else declared
 
 
 @dataclass(frozen=True)
