@@ -78,6 +78,10 @@ class ColumnNotFoundError(NotFoundError):
     """The table has no such column."""
 
 
+class IndexedColumnError(ColumnNotFoundError):
+    """The column that was indexed is gone, or its name is that of another one by now."""
+
+
 class SnapshotNotFoundError(NotFoundError):
     """The table has no such snapshot."""
 

@@ -8,7 +8,6 @@ from pyiceberg.table import Table
 from puffin_ann.declaration import CENTROID
 from puffin_ann.errors import ColumnNotFoundError
 from puffin_ann.lake.catalog.scope import scope_of
-from puffin_ann.lake.catalog.tables import snapshot as find_snapshot
 from puffin_ann.lake.read.data.columns import DataFile
 from puffin_ann.lake.read.data.row_vectors import RowVectorReader
 from puffin_ann.lake.read.data.vector_column import VectorColumn, vector_column
@@ -82,17 +81,17 @@ class BoundVersion:
 
     @property
     def column(self) -> VectorColumn:
-        """Find the indexed column by its field id, in the schema of the snapshot asked for."""
-        snapshot = find_snapshot(self.table, self.view.snapshot_id)
-        schemas = self.table.schemas()
-        current = self.table.schema()
-        schema = schemas.get(snapshot.schema_id, current) if snapshot else current  # type: ignore[arg-type]
+        """Find the indexed column by its field id, in the schema that the snapshot is read by.
+
+        Raises:
+            ColumnNotFoundError: that has it not; `open_index` opens no such version.
+        """
+        schema = self.view.schema(self.table)
         name = schema.find_column_name(self.version.field_id)
         if name is None:
             raise ColumnNotFoundError(
-                f"the column of index {self.name!r} was dropped from the table, so rows outside "
-                "the index cannot be compared; in Python pass freshness='indexed', search a "
-                "snapshot that has the column, or drop the index"
+                f"index {self.name!r} was built of the column of field id {self.version.field_id}, "
+                f"which the schema of snapshot {self.view.snapshot_id} has not"
             )
         return vector_column(schema, name, mapping=self.table.name_mapping())
 
@@ -126,28 +125,16 @@ class BoundVersion:
 
     def _row_vectors(self) -> RowVectorReader:
         """Return what reads vectors that shards have not as they are."""
-        form = self.version.routing.vectors
-        column = self._column_for(f"an index with vectors: {form} has them read from the table")
         sizes = self.view.sizes.tolist()
         files = [DataFile(*file) for file in zip(self.view.files, sizes, strict=True)]
-        return RowVectorReader(self.table, column, self.dimension, files)
+        return RowVectorReader(self.table, self.column, self.dimension, files)
 
     @cached_property
     def _files(self) -> FileTier | None:
         """The data files themselves, where the index is of their centroids alone."""
         if self.version.routing.algorithm != CENTROID:
             return None
-        column = self._column_for("an index of centroids has its vectors read from the table")
-        return FileTier(self.table, self.version, self.view, column)
-
-    def _column_for(self, why: str) -> VectorColumn:
-        try:
-            return self.column
-        except ColumnNotFoundError:
-            raise ColumnNotFoundError(
-                f"the column of index {self.name!r} was dropped from the table, and {why}; drop "
-                "the index, or search a snapshot that has the column"
-            ) from None
+        return FileTier(self.table, self.version, self.view, self.column)
 
     def _report(
         self,

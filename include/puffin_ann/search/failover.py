@@ -91,8 +91,8 @@ def may_answer(version: IndexVersion, newest: IndexVersion) -> bool:
     """Tell whether a version gives the distances that the newest gives.
 
     An index that was built again with another metric must not answer with the former one wherever
-    an old version has fewer rows to scan. One of another column or width has other vectors: it
-    answers for snapshots that had those.
+    an old version has fewer rows to scan. One of another width, or of the column that had the name
+    before, has other vectors: it answers for snapshots that had those.
     """
     return version.routing.metric == newest.routing.metric or not _is_of(version, newest)
 

@@ -9,13 +9,20 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from puffin_ann.errors import QueryError, TooFewRowsError
-from puffin_ann.lake.catalog.tables import is_branch, load_table, name_of, snapshot_of_ref
+from puffin_ann.lake.catalog.tables import (
+    is_branch,
+    load_table,
+    name_of,
+    schema_of_snapshot,
+    snapshot_of_ref,
+)
 from puffin_ann.lake.catalog.tables import snapshot as find_snapshot
 from puffin_ann.search.explain.explanation import Opening
-from puffin_ann.search.failover import cheapest
+from puffin_ann.search.failover import cheapest, may_answer
 from puffin_ann.search.index import Index
 from puffin_ann.search.questions.checks import checked_stale_policy
 from puffin_ann.search.version.index_version import IndexVersion
+from puffin_ann.search.version.indexed_column import other_column, require_indexed_column
 from puffin_ann.search.version.snapshot_view import LiveState, live_state, view_of
 from puffin_ann.search.version.versions import require_found
 from puffin_ann.settings import CacheMode, StalePolicy, settings
@@ -32,7 +39,8 @@ def open_index(
 ) -> Index:
     """Open an index of a table, for the rows live in one snapshot.
 
-    Any retained version with the newest one's metric answers for any snapshot. The newest is taken
+    Any retained version of the same column with the newest one's metric answers for any snapshot,
+    unless its schema has that column no more, or another one by its name. The newest is taken
     where the snapshot went on from what it covers; else, as after a rollback or for a snapshot of
     the past, the one that leaves the fewest rows to mask and scan, the newest of equals. If that
     turns out to be damaged, the next best answers, and every answer tells the damage.
@@ -55,6 +63,8 @@ def open_index(
 
     Raises:
         TableNotFoundError, CatalogUnavailableError, SnapshotNotFoundError, IndexNotFoundError.
+        IndexedColumnError: the snapshot's schema has not the column that was indexed, or has
+            another one by its name.
         QueryError: both a snapshot id and a branch or tag are given, or `cache` or `stale_policy`
             is none of those.
     """
@@ -74,9 +84,21 @@ def open_index(
     with ThreadPoolExecutor(1, "read the manifest list") as threads:  # a store answers both at once
         by_branch = is_branch(loaded, ref)
         manifests = threads.submit(live_state, loaded, snapshot.snapshot_id, by_branch=by_branch)
-        found = require_found(loaded, name, lambda newest: newest.coverage.base_snapshot_id in past)
+        schema = schema_of_snapshot(loaded, snapshot.snapshot_id, by_branch=by_branch)
+
+        def is_enough(version: IndexVersion) -> bool:
+            is_of_the_past = version.coverage.base_snapshot_id in past
+            return is_of_the_past and other_column(version, schema) is None
+
+        found = require_found(loaded, name, is_enough)
         live = manifests.result()
-    version, view = cheapest(loaded, found.versions, live)
+    newest = found.versions[0]
+    like_it = [version for version in found.versions if may_answer(version, newest)]
+    versions = require_indexed_column(loaded, like_it, schema, live)
+    version, view = cheapest(loaded, versions, live)
+    why = _why(version, versions, past)
+    if versions[0] is not newest:
+        why = f"newer versions are of a column that it does not have by that name; of others: {why}"
     return Index(
         loaded,
         version,
@@ -85,7 +107,7 @@ def open_index(
         falls_back=True,
         cache_mode=cache or settings().cache_mode,
         stale_policy=stale_policy,
-        opening=Opening(_why(version, found.versions, past), perf_counter() - began),
+        opening=Opening(why, perf_counter() - began),
     )
 
 

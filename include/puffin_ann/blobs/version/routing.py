@@ -27,10 +27,13 @@ from puffin_ann.blobs.version.gate import (
 )
 from puffin_ann.blobs.version.partitions import Partitions
 from puffin_ann.errors import BlobFormatError
+from puffin_ann.foreign_json import parse
 
 KIND = "rout"
 RUN_ID = "run-id"
 """The property that names the run which published the version."""
+DECLARATION = "declaration"
+"""The property that has the declaration in force when the version was published, as JSON."""
 TYPE = "puffin-ann-routing-v1"
 
 MINOR, MINOR_WIDER = 1, 2
@@ -135,6 +138,16 @@ class Routing:
     def run_id(self) -> str:
         """The run that published the version; empty if the properties name none."""
         return self.properties.get(RUN_ID, "")
+
+    @property
+    def declared_column(self) -> str | None:
+        """The name that the indexed column was declared by; None if none is recorded."""
+        try:
+            declared = parse(self.properties.get(DECLARATION, ""))
+        except ValueError:
+            return None
+        found = declared.get("column") if isinstance(declared, dict) else None
+        return found if isinstance(found, str) else None
 
     @property
     def measured(self) -> Recall | None:

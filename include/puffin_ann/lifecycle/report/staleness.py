@@ -17,6 +17,7 @@ from puffin_ann.lifecycle.policy.decide import find_shards_to_rebuild
 from puffin_ann.lifecycle.versions.base_version import BaseVersion, version_to_refresh
 from puffin_ann.lifecycle.versions.index_state import change_in, lag_seconds, state_of
 from puffin_ann.moments import now_ms
+from puffin_ann.search.version.indexed_column import why_unanswered
 from puffin_ann.search.version.snapshot_view import LiveState, live_state
 
 
@@ -24,7 +25,8 @@ class Staleness(BaseModel):
     """How far an index is behind.
 
     Attributes:
-        is_stale: it is farther behind than its declaration allows.
+        is_stale: it is farther behind than its declaration allows, or its column is not what its
+            name means by now.
         reason: one sentence for people.
         coverage: share of the table's live rows that the version covers which a refresh would
             start from.
@@ -80,6 +82,10 @@ def staleness(declaration: IndexDeclaration, *, at_ms: int | None = None) -> Sta
     lag = lag_seconds(table, version, view, at_ms=at_ms)
     options = declaration.refresh
     low, late = view.coverage < options.min_coverage, lag > seconds_of(options.max_lag)
+    other = why_unanswered(table, [version], view)
+    if other is not None:
+        reason = f"does not answer: it {other.what}"
+        return Staleness(is_stale=True, reason=reason, coverage=view.coverage, lag_seconds=lag)
     found = f"covers {view.coverage:.2%} of the rows; its oldest change waits for {lag:,.0f} s"
     if low:
         found += f"; min_coverage is {options.min_coverage:.2%}"

@@ -1,7 +1,7 @@
 """The state of a table's indexes, for people and for machines."""
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -20,6 +20,7 @@ from puffin_ann.lifecycle.versions.index_state import bytes_of
 from puffin_ann.lifecycle.versions.recorded_declaration import Recorded
 from puffin_ann.moments import as_time
 from puffin_ann.search.version.index_version import IndexVersion
+from puffin_ann.search.version.indexed_column import why_unanswered
 from puffin_ann.search.version.snapshot_view import LiveState, live_state, view_of
 from puffin_ann.search.version.versions import all_index_names, require_found, require_no_damage
 from puffin_ann.terminal import LiteralConsole
@@ -34,7 +35,8 @@ class IndexStatus(BaseModel):
     table's other indexes and others' statistics besides; `declared` is None where it is not known
     which indexes are declared; `tag` is the tag of ours that holds the file, None where none does;
     `stored_vectors` is the form that shards store vectors in;
-    `problems` tells of versions that cannot be read, one sentence each;
+    `problems` tells of versions that cannot be read, one sentence each; `other_column` why searches
+    of the current snapshot are refused: the column is not what its name means by now;
     `declaration` is what the version was published by, as the table
     records it: without `spark`, and empty if none can be read.
     """
@@ -81,6 +83,7 @@ class IndexStatus(BaseModel):
     renamed_to: str | None = None
     tag: str | None = None
     problems: tuple[str, ...] = ()
+    other_column: str | None = None
     declaration: dict[str, Any] = {}
 
 
@@ -116,7 +119,7 @@ def status(
     renamed = renamings(table, known.values()) if known and set(names) - known.keys() else {}
     found = {name: require_found(table, name) for name in names}
     return [
-        _status(table, found[name].versions[0], live).model_copy(
+        _status(table, found[name].versions, live).model_copy(
             update={
                 "problems": found[name].problems if found[name].is_damaged else (),
                 "declared": None if known is None else name in known,
@@ -127,11 +130,13 @@ def status(
     ]
 
 
-def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus:
+def _status(table: Table, versions: Sequence[IndexVersion], live: LiveState) -> IndexStatus:
+    version = versions[0]
     routing = version.routing
     noted = IndexProperties(routing.properties)
     view = view_of(table, version, live)
     recall = routing.measured
+    other = why_unanswered(table, versions, view)
     deltas = [shard for shard in routing.shards if shard.kind == "delta"]
     return IndexStatus(
         index=version.index,
@@ -171,6 +176,7 @@ def _status(table: Table, version: IndexVersion, live: LiveState) -> IndexStatus
         fingerprint=noted.fingerprint,
         run_id=noted.run_id,
         tag=own_tags(table).get(version.snapshot_id or 0),
+        other_column=other and f"{other.what}; {other.remedy}",
         declaration=dict(Recorded.of(noted.declaration).fields),
     )
 
@@ -199,12 +205,7 @@ def grid(found: IndexStatus) -> Grid:
 def _lines(found: IndexStatus) -> Iterable[tuple[str, str]]:
     if found.declared is not True:
         yield from _declared(found)
-    if found.problems:
-        yield (
-            "damaged",
-            f"{'; '.join(found.problems)}; told below is the newest version that can be read: "
-            f"'puffin-ann doctor {found.table}' shows what to do",
-        )
+    yield from _troubles(found)
     form = "" if found.stored_vectors == "float32" else f", vectors: {found.stored_vectors}"
     yield "algorithm", f"{found.algorithm}, {found.metric}, {found.dimension} dimensions{form}"
     for trial in found.trials:
@@ -242,6 +243,17 @@ def _lines(found: IndexStatus) -> Iterable[tuple[str, str]]:
     yield "search", f"width {found.search_width}, {found.probe_partitions} partitions probed"
     yield "seconds", ", ".join(f"{name} {value:.1f}" for name, value in found.seconds.items())
     yield "file", found.file
+
+
+def _troubles(found: IndexStatus) -> Iterable[tuple[str, str]]:
+    if found.problems:
+        yield (
+            "damaged",
+            f"{'; '.join(found.problems)}; told below is the newest version that can be read: "
+            f"'puffin-ann doctor {found.table}' shows what to do",
+        )
+    if found.other_column:
+        yield "column", f"does not answer for the table as it is: it {found.other_column}"
 
 
 def _declared(found: IndexStatus) -> Iterable[tuple[str, str]]:

@@ -19,6 +19,7 @@ from puffin_ann.lifecycle.runtime.progress import metering
 from puffin_ann.lifecycle.runtime.run_ids import safe_run_id
 from puffin_ann.lifecycle.runtime.workspace import Workspace, workspaces_for
 from puffin_ann.search.open_index import require_snapshot
+from puffin_ann.search.version.indexed_column import require_indexed_column
 from puffin_ann.search.version.snapshot_view import live_state
 from puffin_ann.search.version.versions import require_versions
 
@@ -44,13 +45,14 @@ def plan_evaluation(
     Raises:
         IndexNotFoundError: no version is published.
         DamagedIndexError: none can be read.
+        IndexedColumnError: none is of the column that its name means by now.
     """
     table = load_table(declaration.table)
     workspace, _ = next(workspaces_for(table, declaration.name, safe_run_id(run_id)))
     run, staging = workspace.run, workspace.staging
     plan = done(staging, PLAN, BuildPlan)
     if plan is None:
-        require_versions(table, declaration.name)
+        versions = require_versions(table, declaration.name)
         # Other rows than those of the gate, and of the evaluation before.
         options = {"queries": queries or declaration.evaluate.queries, "k": declaration.gate.k}
         measured = declaration.model_copy(
@@ -60,6 +62,7 @@ def plan_evaluation(
             }
         )
         live = live_state(table, require_snapshot(table, None).snapshot_id)
+        require_indexed_column(table, versions, table.schema(), live)
         plan = store(staging, PLAN, plan_of_whole_table(measured, table, run.run_id, live))
     log.info(
         "evaluate: run %s measures %s by %d queries on snapshot %d, %d rows",

@@ -9,6 +9,7 @@ from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.search.failover import may_answer
 from puffin_ann.search.version.index_version import IndexVersion
+from puffin_ann.search.version.indexed_column import of_one_column, other_column
 from puffin_ann.search.version.snapshot_view import LiveState, SnapshotView, view_of
 from puffin_ann.search.version.versions import find_versions, newest_version
 
@@ -38,9 +39,10 @@ def nearest_version(
 ) -> BaseVersion | None:
     """Return a version and how it differs from the head; None if none is published.
 
-    That is the newest, as long as the table went on from the snapshot it covers. After a rollback
-    an older one may be nearer: of those that are built as declared the one with the fewest rows to
-    mask and to add is taken. One of other distances than the newest never is: searches go by that.
+    That is the newest, as long as the table went on from the snapshot it covers and calls its
+    column as ever. Else an older one may be nearer: of those of the column that has the name now,
+    and of these that are built as declared, the one with the fewest rows to mask and to add is
+    taken. One of other distances than the newest never is: searches go by that.
 
     Args:
         table: as it was loaded.
@@ -51,18 +53,21 @@ def nearest_version(
     newest = newest_version(table, index)
     if newest is None:
         return None
-    view = view_of(table, newest, live)
     head = table.snapshot_by_id(live.snapshot_id)
     past = {snapshot.snapshot_id for snapshot in ancestors_of(head, table.metadata)}
-    if newest.coverage.base_snapshot_id in past:
-        return BaseVersion(newest, view)
-    found = [BaseVersion(newest, view)]
-    for version in find_versions(table, index).versions:
-        if version.run_id != newest.run_id:
-            found.append(BaseVersion(version, view_of(table, version, live)))
+    schema = table.schema()
+    if newest.coverage.base_snapshot_id in past and other_column(newest, schema) is None:
+        return BaseVersion(newest, view_of(table, newest, live))
+    others = find_versions(table, index).versions
+    every = [newest, *(version for version in others if version.run_id != newest.run_id)]
+    like_it = [version for version in every if may_answer(version, newest)]
+    found = [
+        BaseVersion(version, view_of(table, version, live))
+        for version in of_one_column(like_it, schema) or [newest]
+    ]
 
     def distance(base: BaseVersion) -> tuple[bool, int]:
         made_by = IndexProperties(base.version.routing.properties).fingerprint
         return fingerprint not in (None, made_by), base.view.cost
 
-    return min((base for base in found if may_answer(base.version, newest)), key=distance)
+    return min(found, key=distance)

@@ -34,6 +34,7 @@ from puffin_ann.lifecycle.retention.withheld import Protection
 from puffin_ann.lifecycle.versions.base_version import nearest_version
 from puffin_ann.lifecycle.versions.inventory import IndexFile, Inventory
 from puffin_ann.search.version.index_version import load_version
+from puffin_ann.search.version.indexed_column import other_column, why_unanswered
 from puffin_ann.search.version.snapshot_view import LiveState, live_state, view_of
 from puffin_ann.search.version.versions import index_in_name
 
@@ -309,9 +310,20 @@ def _stale_index(
     except (UnsupportedTableError, DataFileError, EnvironmentProblemError) as error:
         yield _unknown(index, file, error)
         return
-    nearest = nearest_version(table, index, live) if view.cost else None
-    if nearest is not None and nearest.view.cost < view.cost:
-        view = nearest.view  # after a rollback, an older one answers
+    is_other = other_column(version, table.schema()) is not None
+    nearest = nearest_version(table, index, live) if view.cost or is_other else None
+    if nearest is not None and (is_other or nearest.view.cost < view.cost):
+        version, view = nearest.version, nearest.view  # as searches do, which an older one answers
+    other = why_unanswered(table, [version], view)
+    if other is not None:
+        yield Finding(
+            kind="column",
+            indexes=(index,),
+            file=file.path,
+            what=f"index {index!r} does not answer for the table as it is: it {other.what}",
+            remedy=other.remedy,
+        )
+        return
     if view.cost > STALE * max(1, view.live_rows):
         yield Finding(
             kind="stale",

@@ -18,6 +18,7 @@ Kind = Literal[
     "unfit",
     "secret",
     "stale",
+    "column",
     "damaged",
     "displaced",
     "lease",
@@ -38,7 +39,8 @@ class Finding(BaseModel):
             known here of what is declared; `unbuilt`: it is declared, and not known to have been
             published; `unfit`: it cannot be built, or refreshed, as it is declared; `secret`: it
             records a setting of Spark that looks like a secret; `stale`: searches scan or mask
-            much; `damaged`: bytes are not those that were written; `displaced`: a file of
+            much; `column`: its column is not what its name means by now, so searches are refused;
+            `damaged`: bytes are not those that were written; `displaced`: a file of
             ours took the place of others' statistics, by landing late;
             `lease`: a run is at work on an index or on the table's index file, or the newest
             claim of its lease was not written by a run; `foreign`: the table may be another's,
