@@ -5,15 +5,15 @@ builds the index of what is called so; snapshots that had the column are searche
 """
 
 import random
+from contextlib import suppress
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.types import FloatType, ListType, LongType
 
 from puffin_ann import open_index
-from puffin_ann.errors import IndexedColumnError
+from puffin_ann.errors import IndexedColumnError, TooFewRowsError
 from puffin_ann.lake.catalog.tables import schema_of_snapshot
 from puffin_ann.lifecycle.report.staleness import staleness
 from puffin_ann.lifecycle.report.status import as_text, status
@@ -90,7 +90,7 @@ def moved_aside(table):
 
 
 CHANGES = {
-    swap: r"called 'old', and 'embedding' is another column \(field id 5\); 'puffin-ann refresh",
+    swap: r"called 'old', and 'embedding' is another column \(field id \d\); 'puffin-ann refresh",
     exchange: r"called 'other', and 'embedding' is another column .*column: other in its decl",
     dropped: r"which is not in the schema; declare another column for it and refresh it, or drop",
     dropped_and_added: r"not in the schema, and 'embedding' is another column .*'puffin-ann refre",
@@ -144,7 +144,7 @@ def test_snapshots_that_had_the_column_are_searched_as_ever(changed):
 
 
 def test_what_watches_an_index_says_that_its_column_is_another_one(changed):
-    table, says = changed
+    table, _ = changed
     (found,) = status(table, builds.INDEX)
     assert found.coverage < 1.0  # else it says nothing of the column
     assert "built of column 'embedding' (field id 3)" in found.other_column
@@ -152,7 +152,7 @@ def test_what_watches_an_index_says_that_its_column_is_another_one(changed):
     told = [one for one in doctor(table, [refreshes.declared()]).findings if one.kind == "column"]
     assert [one.indexes for one in told] == [(builds.INDEX,)]
     assert told[0].is_problem
-    assert f"it {found.other_column}".endswith(f"{told[0].what.partition(': it ')[2]}; {told[0].remedy}")
+    assert told[0].what.endswith(f": it {found.other_column.partition(f'; {told[0].remedy}')[0]}")
     lazy = refreshes.declared(refresh={"min_coverage": 0.1, "max_lag": "7d"})
     stale = staleness(lazy)
     assert stale.is_stale
@@ -224,7 +224,7 @@ def test_an_index_that_was_declared_of_another_column_never_answers_by_its_forme
         some = [number in builds.live(two, index.view.snapshot_id)[0] for number in others[0]]
         builds.assert_answers_are(index, (others[0][some], others[1][some]), QUERIES, 50)
     table = drop(two, "other")
-    with pytest.raises(IndexedColumnError, match="built of column 'other'.*not in the schema"):
+    with pytest.raises(IndexedColumnError, match=r"built of column 'other'.*not in the schema"):
         open_index(table, builds.INDEX)
 
 
@@ -292,9 +292,12 @@ class History:
     def refresh(self):
         if "embedding" in self.vectors():
             self.runs += 1
-            refreshes.refresh_in_process(
-                refreshes.declared(), run_id=f"run-{self.runs}", force=self.random.random() < 0.5
-            )
+            with suppress(TooFewRowsError):  # a column may hold nothing yet
+                refreshes.refresh_in_process(
+                    refreshes.declared(),
+                    run_id=f"run-{self.runs}",
+                    force=self.random.random() < 0.5,
+                )
 
     def name(self):
         chosen = self.random.choice(self.table.snapshots()).snapshot_id
@@ -310,7 +313,9 @@ class History:
         for snapshot in self.table.snapshots():
             self._check(snapshot.snapshot_id, by_branch=False, snapshot_id=snapshot.snapshot_id)
         for name, ref in self.table.refs().items():
-            self._check(ref.snapshot_id, by_branch=ref.snapshot_ref_type.value == "branch", ref=name)
+            self._check(
+                ref.snapshot_id, by_branch=ref.snapshot_ref_type.value == "branch", ref=name
+            )
 
     def _check(self, at, *, by_branch, **named):
         schema = schema_of_snapshot(self.table, at, by_branch=by_branch)
