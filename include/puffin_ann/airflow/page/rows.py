@@ -220,6 +220,8 @@ def _behind(document: StateDocument | None) -> str:
     found, limits = document.overview, document.limits
     figures = found.figures
     said = []
+    if any(finding.kind == "column" for finding in found.findings):
+        said.append("its column is not what its name means by now: searches are refused")
     if found.is_changed:
         said.append("the declaration has changed since it was built")
     if figures.lag_seconds > limits.max_lag_seconds:
