@@ -1,7 +1,8 @@
 """What runs note in an index: the properties of its routing blob.
 
 They are free text, which others may change. None of it decides what an index answers, so a
-malformed value is ignored; except for file ids, which must never be used again.
+malformed value is ignored; except for file ids, which must never be used again. By the name of the
+declared column searches are refused, or left to an older version: `search/version/indexed_column`.
 """
 
 import json

@@ -51,6 +51,15 @@ class TestStates:
         assert row.state == "stale"
         assert words in row.words
 
+    def test_one_whose_column_is_another_by_now_is_stale_however_much_it_covers(self):
+        seen = document("words")
+        told = seen.overview.findings[0].model_copy(update={"kind": "column"})
+        overview = seen.overview.model_copy(update={"findings": (told,)})
+        seen = seen.model_copy(update={"overview": overview})
+        row = only(known(*dags("words"), documents=[seen]))
+        assert row.state == "stale"
+        assert "its column is not what its name means by now" in row.words
+
     def test_one_whose_last_run_failed_is_failing_however_good_it_looks(self):
         failed = run("ann_refresh_words", "failed")
         row = only(known(*dags("words"), documents=[document("words")], last=(failed,)))
