@@ -18,6 +18,8 @@ from puffin_ann.errors import BlobFormatError
 from puffin_ann.lifecycle.documents.run import Trial
 from puffin_ann.lifecycle.documents.run_record import RunRecord
 from puffin_ann.lifecycle.policy.decision import Drift, Rates
+from puffin_ann.lifecycle.policy.kept_recall import ShardRecalls
+from puffin_ann.lifecycle.policy.undone import Undone
 
 MOST_FILES = 1 << 32
 
@@ -30,6 +32,8 @@ _FIELD_IDS = TypeAdapter(tuple[Count, ...])
 _RATES = TypeAdapter(Rates)
 _DRIFT = TypeAdapter(Drift)
 _TRIALS = TypeAdapter(tuple[Trial, ...])
+_RECALLS = TypeAdapter(ShardRecalls)
+_UNDONE = TypeAdapter(Undone)
 _RECORDS = TypeAdapter(tuple[RunRecord, ...])
 
 
@@ -48,6 +52,8 @@ class Notes(TypedDict, total=False):
         vector_bytes_read: bytes of vectors that the run read.
         skipped: rows that are not indexed, by reason.
         rates: how fast the work went.
+        shard_recalls: what shards found when they were first compared since the build.
+        undone: what a run was to do to whole shards, and left.
         trials: what engines did on a sample, where `algorithm: auto` chose one.
         history: records of the runs, the newest first.
         renamed_from: name of the index before it was renamed, and the run id of that version.
@@ -64,6 +70,8 @@ class Notes(TypedDict, total=False):
     vector_bytes_read: int
     skipped: dict[str, int]
     rates: Rates
+    shard_recalls: ShardRecalls
+    undone: Undone
     trials: Sequence[Trial]
     history: Sequence[RunRecord]
     renamed_from: dict[str, str]
@@ -136,6 +144,17 @@ class IndexProperties:
         """How well centroids fit; as by default where distances cannot be so."""
         drift = self._read("drift", _DRIFT, Drift())
         return drift if drift.is_sound else Drift()
+
+    @property
+    def shard_recalls(self) -> ShardRecalls:
+        """What shards found when they were first compared; none where recalls cannot be so."""
+        recalls = self._read("shard_recalls", _RECALLS, ShardRecalls())
+        return recalls if recalls.is_sound else ShardRecalls()
+
+    @property
+    def undone(self) -> Undone:
+        """What a run was to do to whole shards, and left."""
+        return self._read("undone", _UNDONE, Undone())
 
     @property
     def trials(self) -> tuple[Trial, ...]:

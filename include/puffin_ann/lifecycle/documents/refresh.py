@@ -13,6 +13,7 @@ from puffin_ann.lifecycle.documents.run import (
     StagedFile,
 )
 from puffin_ann.lifecycle.policy.decision import Decision, Drift, Rates
+from puffin_ann.lifecycle.policy.kept_recall import ShardRecall
 
 
 class RefreshPlan(RunPlan):
@@ -218,6 +219,18 @@ class StagedTombstones(Document):
     written: int
 
 
+class RefusedShard(Document):
+    """Why a shard stays as it was, though rows were to go into it, or it was to be built again.
+
+    Attributes:
+        recall: what it found so, alone.
+        why: the same in words, with what was asked.
+    """
+
+    recall: float
+    why: str
+
+
 class AppliedShard(Document):
     """What became of one shard.
 
@@ -233,6 +246,8 @@ class AppliedShard(Document):
         vector_bytes_read: of the table, for rows that the shard had before.
         added_tombstones: those that its tombstones blob, old or new, does not name; None: as in the
             version refreshed, or none if there is a new blob.
+        before: what the published shard finds, where that was found out.
+        refused: why it was only masked or remapped; None if it was not to be more.
     """
 
     shard_id: int
@@ -248,6 +263,8 @@ class AppliedShard(Document):
     seconds: float = 0.0
     vector_bytes_read: int = 0
     added_tombstones: StagedTombstones | None = None
+    before: ShardRecall | None = None
+    refused: RefusedShard | None = None
 
     @classmethod
     def kept(cls, shard: ShardEntry) -> "AppliedShard":

@@ -268,6 +268,7 @@ class PublishedVersion(Document):
     Attributes:
         rows_added: rows that the version before did not have, or all.
         rows_gone: rows of the version before that are not live any more.
+        undone: what the run left undone, why, and what to do; empty if nothing.
     """
 
     snapshot_id: int
@@ -277,6 +278,7 @@ class PublishedVersion(Document):
     rows_added: int
     rows_gone: int
     seconds: float
+    undone: str = ""
 
 
 class PlanPointer(Document):

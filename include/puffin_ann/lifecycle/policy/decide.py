@@ -17,7 +17,12 @@ from puffin_ann.lifecycle.policy import cost as estimate
 from puffin_ann.lifecycle.policy.cost import Cost
 from puffin_ann.lifecycle.policy.decision import Decision, DeltaAction, ShardAction
 from puffin_ann.lifecycle.policy.drift import why_drifted
-from puffin_ann.lifecycle.policy.explain import changed_fields, refresh_sentence, spoken_seconds
+from puffin_ann.lifecycle.policy.explain import (
+    changed_fields,
+    refresh_sentence,
+    spoken_seconds,
+    with_left,
+)
 from puffin_ann.lifecycle.policy.forecast import UNCHANGED, Expected, absorbable, apportion, expect
 from puffin_ann.lifecycle.policy.inputs import Change, IndexState, ShardState
 from puffin_ann.lifecycle.policy.required import Required, find_required
@@ -163,10 +168,11 @@ def _why_wait(
 ) -> str:
     """Say why nothing is published now; empty if something is."""
     # What a waiting change would make due waits with it.
-    if find_required(state, UNCHANGED, declaration, maintenance=maintenance).is_any:
+    due = find_required(state, UNCHANGED, declaration, maintenance=maintenance)
+    if due.is_any:
         return ""
     if not change.rows:
-        return f"nothing changed since snapshot {state.base_snapshot_id}"
+        return with_left(f"nothing changed since snapshot {state.base_snapshot_id}", due.left)
     options = declaration.refresh
     lag = max(0, now_ms - change.oldest_ms) / 1000
     if force or change.rows >= options.min_rows or lag > seconds_of(options.max_lag):
@@ -191,7 +197,7 @@ def _why_unchanged(state: IndexState, change: Change, declaration: IndexDeclarat
     if worn:
         numbers = ", ".join(map(str, sorted(worn)))
         said += f"; the next maintenance rebuilds shard {numbers}, of which {worn[min(worn)]}"
-    return said
+    return with_left(said, due.left)
 
 
 def _why_dearer(state: IndexState, change: Change, refresh: Decision) -> str:
@@ -239,7 +245,7 @@ def _refresh(
     other = estimate.reading(state, change.rows_added + change.rows_beside)
     return Decision(
         action="refresh",
-        reason=refresh_sentence(state, change, shards, delta, due.merge),
+        reason=with_left(refresh_sentence(state, change, shards, delta, due.merge), due.left),
         unreadable=tuple(sorted(state.unreadable)),
         remakes_cells=bool(due.cells),
         rows_lost=change.rows_lost,

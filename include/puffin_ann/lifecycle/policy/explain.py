@@ -111,6 +111,11 @@ def _delta(delta: DeltaAction, change: Change) -> str:
     return f"{counted(delta.rows, 'row')} {become} delta {delta.shard_id}{absorbed}"
 
 
+def with_left(said: str, left: str) -> str:
+    """Add to what is done what would be due and waits; `left` is empty where nothing does."""
+    return f"{said}; {left}" if left else said
+
+
 def spoken_seconds(seconds: float) -> str:
     """Return a time as people say it: in its largest fitting unit."""
     for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):

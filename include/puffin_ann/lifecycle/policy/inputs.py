@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from puffin_ann.blobs.version.routing import ShardKind
 from puffin_ann.lifecycle.policy.decision import Drift, Rates
+from puffin_ann.lifecycle.policy.undone import Undone
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class IndexState:
         unreadable: shards that cannot be read, by id, with what is wrong with each.
         lost_cells: why its cells cannot be read; empty if they can, or it is not known.
         is_named: blobs that do not change are named where they are; else they are copied.
+        undone: what an earlier run was to do to its shards, and left.
     """
 
     algorithm: str
@@ -79,6 +81,7 @@ class IndexState:
     unreadable: Mapping[int, str] = field(default_factory=dict)
     lost_cells: str = ""
     is_named: bool = False
+    undone: Undone = field(default_factory=Undone)
 
     @property
     def is_damaged(self) -> bool:

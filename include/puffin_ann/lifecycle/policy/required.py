@@ -18,12 +18,14 @@ class Required:
         absorb: by delta, why its rows go into a new one: without those that are deleted, or read
             from the table, since it is unreadable.
         cells: why they are made again of the rows of shards.
+        left: what would be due, and why it waits: an earlier run could not do it; empty if nothing.
     """
 
     merge: str
     rebuild: Mapping[int, str]
     absorb: Mapping[int, str]
     cells: str = ""
+    left: str = ""
 
     @property
     def is_any(self) -> bool:
@@ -48,10 +50,14 @@ def find_required(
         maintenance: rebuild shards of many tombstones, too.
         repair: make what is unreadable again, and leave all else as it is.
     """
-    merge = "" if repair else _why_merge(state, expected, declaration)
+    merge = left = ""
+    if not repair:
+        merge = _why_merge(state, expected, declaration)
+        left = merge and _why_left(state, expected, declaration)
+        merge = "" if left else merge
     reasons = {number: f"it cannot be read: {why}" for number, why in state.unreadable.items()}
     if maintenance and not repair:
-        reasons = {**_why_worn(state, expected, declaration.rebuild.tombstone_ratio), **reasons}
+        reasons = {**_why_worn(state, expected, declaration), **reasons}
     # A shard of which nothing lives cannot be built of anything: it stays as it is, masked.
     rebuild = {
         graph.shard_id: reasons[graph.shard_id]
@@ -64,21 +70,24 @@ def find_required(
         for delta in state.deltas
         if delta.shard_id in reasons and not merge
     }
-    return Required(merge, rebuild, absorb, state.lost_cells)
+    return Required(merge, rebuild, absorb, state.lost_cells, left)
 
 
-def _why_worn(state: IndexState, expected: Expected, bound: float) -> dict[int, str]:
+def _why_worn(
+    state: IndexState, expected: Expected, declaration: IndexDeclaration
+) -> dict[int, str]:
+    bound, target = declaration.rebuild.tombstone_ratio, declaration.recall_target
     return {
         shard.shard_id: f"{expected.ratio(shard):.0%} of its rows are deleted, above "
         f"rebuild.tombstone_ratio {bound:.0%}"
         for shard in state.shards
         if expected.ratio(shard) > bound
+        and not state.undone.holds_rebuild(shard.shard_id, expected.live(shard), target)
     }
 
 
 def _why_merge(state: IndexState, expected: Expected, declaration: IndexDeclaration) -> str:
-    graph = expected.live_in(state.graphs)
-    delta = expected.live_in(state.deltas) + expected.new
+    graph, delta = expected.live_in(state.graphs), _in_deltas(state, expected)
     bound = declaration.refresh.delta_ratio
     if not graph or not delta or delta <= bound * graph:
         return ""
@@ -86,3 +95,19 @@ def _why_merge(state: IndexState, expected: Expected, declaration: IndexDeclarat
         f"deltas would hold {delta:,} live rows, {delta / graph:.1%} of those in shards, above "
         f"refresh.delta_ratio {bound:.1%}"
     )
+
+
+def _why_left(state: IndexState, expected: Expected, declaration: IndexDeclaration) -> str:
+    """Say why a merge that is due waits for more rows; empty if it does not."""
+    undone = state.undone
+    rows = _in_deltas(state, expected)
+    if not undone.holds_merge(rows, declaration.recall_target):
+        return ""
+    return (
+        f"deltas would hold {rows:,} live rows, which are merged from {undone.merges_from:,} on, "
+        f"since a merge was left undone by run {undone.run_id}: {undone.told(declaration.name)}"
+    )
+
+
+def _in_deltas(state: IndexState, expected: Expected) -> int:
+    return expected.live_in(state.deltas) + expected.new

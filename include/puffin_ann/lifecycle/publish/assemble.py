@@ -52,7 +52,7 @@ from puffin_ann.lifecycle.publish.carried_blobs import CarriedBlobs, listed_blob
 from puffin_ann.lifecycle.publish.discard import discard_refused
 from puffin_ann.lifecycle.publish.layers import layers_of
 from puffin_ann.lifecycle.publish.make_file import make_file
-from puffin_ann.lifecycle.publish.run_records import recorded
+from puffin_ann.lifecycle.publish.run_records import recorded, undone_by
 from puffin_ann.lifecycle.publish.summary import summary_of
 from puffin_ann.lifecycle.refresh.new_version import VersionContent, make_new_version
 from puffin_ann.lifecycle.retention.tags import superseded_tags
@@ -161,6 +161,7 @@ def publish_run(workspace: Workspace) -> PublishedVersion:
         rows_added=content.rows_added,
         rows_gone=content.rows_gone,
         seconds=time.monotonic() - began,
+        undone=undone_by(plan, version).told(version.index),
     )
     return store(workspace.staging, PUBLISH, document)
 

@@ -19,6 +19,7 @@ from puffin_ann.lifecycle.documents.refresh import RefreshPlan
 from puffin_ann.lifecycle.documents.run import BuildPlan, RunPlan
 from puffin_ann.lifecycle.documents.run_record import RunAction, RunRecord
 from puffin_ann.lifecycle.policy.decision import Decision
+from puffin_ann.lifecycle.policy.undone import Undone
 from puffin_ann.search.version.index_files import open_puffin
 from puffin_ann.search.version.index_version import IndexVersion, version_id
 
@@ -91,11 +92,12 @@ def _record(plan: RunPlan, version: IndexVersion) -> RunRecord:
     decision = plan.decision if isinstance(plan, RefreshPlan) else None
     reason = plan.reason if isinstance(plan, BuildPlan) else ""
     routing = version.routing
+    undone = undone_by(plan, version)
     return RunRecord(
         run_id=plan.run_id,
-        action=name_action(decision),
+        action=name_action(decision, undone),
         at_ms=plan.planned_ms,
-        reason=decision.reason if decision else reason,
+        reason=with_undone(decision.reason, undone) if decision else reason,
         base_snapshot_id=plan.base_snapshot_id,
         rows=version.vectors,
         seconds=round(sum(IndexProperties(routing.properties).stage_seconds.values()), 3),
@@ -103,13 +105,31 @@ def _record(plan: RunPlan, version: IndexVersion) -> RunRecord:
     )
 
 
-def name_action(decision: Decision | None) -> RunAction:
-    """Say what a run did, by what was decided; a build decides nothing."""
+def undone_by(plan: RunPlan, version: IndexVersion) -> Undone:
+    """Return what a run itself was to do to shards and left; nothing that one before it did."""
+    undone = IndexProperties(version.routing.properties).undone
+    return undone if undone.run_id == plan.run_id else Undone()
+
+
+def with_undone(reason: str, undone: Undone) -> str:
+    """Add to why a run did what it did what it left undone."""
+    return f"{reason}; left undone, since {undone.reason}" if undone.is_any else reason
+
+
+def name_action(decision: Decision | None, undone: Undone) -> RunAction:
+    """Say what a run did, by what was decided and is not undone; a build decides nothing."""
     if decision is None:
         return "build"
-    if decision.merges:
+    done = [
+        shard.action
+        for shard in decision.shards
+        if shard.kind == "graph"
+        and shard.action in ("merge", "rebuild")
+        and shard.shard_id not in undone.refused
+    ]
+    if decision.merges and (done or not undone.is_any):
         return "merge"
-    return "rebuild" if any(shard.action == "rebuild" for shard in decision.shards) else "refresh"
+    return "rebuild" if "rebuild" in done else "refresh"
 
 
 def newest_properties(

@@ -26,7 +26,6 @@ from puffin_ann.engines import engine
 from puffin_ann.engines.delta import DELTA
 from puffin_ann.lake.store.locations import relative_path
 from puffin_ann.lifecycle.build.assign import AssignSummary
-from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.documents.refresh import (
     CHANGES,
     AppliedGroup,
@@ -36,8 +35,8 @@ from puffin_ann.lifecycle.documents.refresh import (
     applied_name,
 )
 from puffin_ann.lifecycle.documents.run import load
-from puffin_ann.lifecycle.policy.decision import MEASURED_ROWS, Drift, Rates
 from puffin_ann.lifecycle.refresh.apply_changes.added_tombstones import load_tombstones
+from puffin_ann.lifecycle.refresh.notes import noting
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes
 from puffin_ann.search.version.index_version import IndexVersion
 from puffin_ann.settings import settings
@@ -139,24 +138,10 @@ def make_new_version(workspace: Workspace) -> VersionContent:
         added = _added_tombstones(kept, entries[-1], base)
         if added is not None:
             added_tombstones[kept.shard_id] = added
-    before = IndexProperties(base.routing.properties)
-    noted = before.noting(
-        declaration=plan.declaration.model_dump_json(),
-        run_id=plan.run_id,
-        stage_seconds={
-            "read": changes.seconds,
-            "apply": sum(group.seconds for group in groups),
-        },
-        vector_bytes_read=changes.vector_bytes_read
-        + sum(shard.vector_bytes_read for shard in applied.values()),
-        skipped=_skipped(before.skipped, changes),
-        next_file_id=plan.next_file_id,
-        rates=_rates(plan, changes, list(applied.values())),
-        drift=_drift(plan, base, changes, summary),
-    )
+    noted = noting(plan, base, changes, summary, groups, entries)
     routing = replace(
         base.routing,
-        cells=_cells(workspace, base, summary, entries),
+        cells=_cells(workspace, base, summary, entries, applied),
         shards=tuple(entries),
         properties=noted.texts,
     )
@@ -248,6 +233,7 @@ def _cells(
     base: IndexVersion,
     summary: AssignSummary | None,
     shards: Sequence[ShardEntry],
+    applied: Mapping[int, AppliedShard],
 ) -> Partitions | Apart:
     """Return the cells of the new version: where nothing became of them, what names them."""
     plan = workspace.refresh_plan
@@ -257,19 +243,23 @@ def _cells(
     if plan.algorithm == CENTROID or not (took or lost):
         return base.routing.cells
     before = base.cells(workspace.table.io)
-    cells = before if summary is None else _raised(before, plan, summary)
+    refused = [number for number, shard in applied.items() if shard.refused is not None]
+    cells = before if summary is None else _raised(before, plan, summary, refused)
     cells = cells.among(graphs) if lost else cells
     return base.routing.cells if cells is before else cells
 
 
-def _raised(cells: Partitions, plan: RefreshPlan, summary: AssignSummary) -> Partitions:
-    """Return cells with the figures of those that took rows."""
+def _raised(
+    cells: Partitions, plan: RefreshPlan, summary: AssignSummary, refused: Sequence[int]
+) -> Partitions:
+    """Return cells with the figures of those that took rows; those of refused shards did not."""
     again = np.isin(cells.shards, np.array(plan.decision.unreadable, np.uint32))
     took = again | plan.decision.merges
+    took &= ~np.isin(cells.shards, np.array(refused, np.uint32))
     radii = np.maximum(cells.radii, np.where(took, summary.partition_radii, 0))
     rows = cells.rows
     if plan.decision.merges:
-        rows = np.where(again, 0, rows) + summary.partition_rows
+        rows = np.where(again, 0, rows) + np.where(took, summary.partition_rows, 0)
     elif np.array_equal(radii, cells.radii):
         return cells
     return replace(cells, rows=rows.astype(np.uint64), radii=radii.astype(np.float32))
@@ -306,56 +296,6 @@ def _read_file(
     if skipped is not None:
         file = replace(file, skipped=file.skipped | BitMap(skipped.tolist()))
     return file
-
-
-def _skipped(before: Mapping[str, int], changes: Changes) -> dict[str, int]:
-    """Return how many rows were skipped since the index was built, by reason."""
-    return {
-        reason: before.get(reason, 0) + changes.skipped.get(reason, 0)
-        for reason in sorted({*before, *changes.skipped})
-    }
-
-
-def _rates(plan: RefreshPlan, changes: Changes, applied: Sequence[AppliedShard]) -> Rates:
-    """Return how fast the work went, where there was enough of it to tell."""
-    rates = plan.state_rates
-    if changes.read >= MEASURED_ROWS and changes.read_seconds > 0:
-        rates = rates.model_copy(update={"read": changes.read / changes.read_seconds})
-    for name, action in (("insert", "insert"), ("build", "rebuild")):
-        rows = sum(shard.added for shard in applied if shard.action == action)
-        seconds = sum(shard.seconds for shard in applied if shard.action == action)
-        if rows >= MEASURED_ROWS and seconds > 0:
-            # One slow run, on a busy machine or one that had to compile first, may halve a rate.
-            rate = max(rows / seconds, getattr(rates, name) / 2)
-            rates = rates.model_copy(update={name: rate})
-    return rates
-
-
-def _drift(
-    plan: RefreshPlan, base: IndexVersion, changes: Changes, summary: AssignSummary | None
-) -> Drift:
-    """Return how well the centroids fit rows in deltas, or those that were merged last.
-
-    What a run merges is judged once more, by the next one: it may never have been in a delta.
-    """
-    drift = plan.state_drift
-    used_up = {shard.shard_id for shard in plan.decision.shards if shard.action == "merge"}
-    kept = sum(
-        shard.rows
-        for shard in base.routing.shards
-        if shard.kind == "delta" and shard.shard_id not in used_up
-    )
-    distance, norm, rows = kept * drift.added, drift.largest_norm, kept
-    if summary is not None:  # of the added rows, and of deltas that are used up
-        norm = max(norm, float(summary.largest_norm[0]) if changes.rows else 0.0)
-        distance += float(summary.distance_sum[0])
-        rows += changes.rows
-    if rows:
-        merged = rows if plan.decision.merges else 0
-        drift = drift.model_copy(update={"added": distance / rows, "merged": merged})
-    elif not drift.merged:
-        drift = drift.model_copy(update={"added": 0.0})
-    return drift.model_copy(update={"largest_norm": norm})
 
 
 def _centroids(

@@ -30,6 +30,7 @@ from puffin_ann.lifecycle.documents.refresh import (
 )
 from puffin_ann.lifecycle.documents.run import AssignOutcome, StagedFile, done, load, store
 from puffin_ann.lifecycle.documents.run_ref import RunRef
+from puffin_ann.lifecycle.refresh.apply_changes.make_delta import make_delta
 from puffin_ann.lifecycle.refresh.apply_changes.remap import update_rows_and_tombstones
 from puffin_ann.lifecycle.refresh.apply_changes.rewrite_shard import ShardRewriter
 from puffin_ann.lifecycle.refresh.apply_changes.take_from_deltas import take_from_deltas
@@ -264,8 +265,11 @@ def _refusal(plan: RefreshPlan, skipped: dict[str, int]) -> str:
 def apply_group(runner: Runner, run: RunRef, group: str) -> AppliedGroup:
     """Make the blobs of one group's shards; those that rows go into have a task each.
 
+    Where a shard would lose recall by a merge, it stays as it is, but for masks and locators, and
+    the rows that were to go into such shards become a delta.
+
     Raises:
-        RecallTooLowError: a shard that was built again is under the target.
+        RecallTooLowError: a shard that cannot be read, made again, surely finds too little.
     """
     workspace = Workspace.open(run)
     with at_work(workspace):
@@ -285,14 +289,16 @@ def apply_group(runner: Runner, run: RunRef, group: str) -> AppliedGroup:
 def _apply_group(runner: Runner, workspace: Workspace, group: str) -> AppliedGroup:
     began = time.monotonic()
     batches = batches_of(workspace, workspace.refresh_plan.groups[group])
+    changes = load(workspace.staging, CHANGES, Changes)
     apply = partial(
         _apply_batch,
-        changes=load(workspace.staging, CHANGES, Changes),
+        changes=changes,
         threads=runner.threads_per_task(len(batches)),
     )
     size = size_of(workspace, batches)
     made = run_each(runner, workspace.run, apply, batches, size=size)
     applied = tuple(shard for batch in made for shard in batch)
+    applied += tuple(_leave(runner, workspace, group, changes, applied))
     for shard in applied:
         log.info(
             "apply: shard %d: %s; %d rows added, %d of %d deleted, %d bytes of vectors read of the "
@@ -309,6 +315,41 @@ def _apply_group(runner: Runner, workspace: Workspace, group: str) -> AppliedGro
     return store(workspace.staging, applied_name(group), document)
 
 
+def _leave(
+    runner: Runner,
+    workspace: Workspace,
+    group: str,
+    changes: Changes,
+    applied: Sequence[AppliedShard],
+) -> list[AppliedShard]:
+    """Make a delta of the rows that were to go into shards of a group which could not take them."""
+    refused = {shard.shard_id: shard.refused for shard in applied if shard.refused is not None}
+    for found in refused.values():
+        log.warning("apply: %s: it stays as it is", found.why)
+    plan, version = workspace.refresh_plan, workspace.base_version
+    if not (refused and plan.decision.merges):
+        return []
+    first = max(shard.shard_id for shard in version.routing.shards) + 1
+    make = partial(
+        _make_delta_of,
+        number=first + list(plan.groups).index(group),
+        changes=changes,
+        threads=runner.threads_per_task(1),
+    )
+    made = run_each(runner, workspace.run, make, [sorted(refused)])
+    return [delta for found in made for delta in found]
+
+
+def _make_delta_of(
+    workspace: Workspace, refused: list[int], *, number: int, changes: Changes, threads: int
+) -> list[AppliedShard]:
+    """Make a delta of the rows in cells of some shards."""
+    version = workspace.base_version
+    with naming_the_remedy(workspace):
+        made = make_delta(workspace, version, changes, number, of=set(refused), threads=threads)
+    return [] if made is None else [made]
+
+
 def _apply_batch(
     workspace: Workspace, shards: list[int], *, changes: Changes, threads: int
 ) -> list[AppliedShard]:
@@ -322,7 +363,13 @@ def _apply_batch(
 def _apply(rewriter: ShardRewriter, shard_id: int) -> AppliedShard | None:
     action = rewriter.workspace.refresh_plan.action_of(shard_id)
     if action == "delta":
-        return rewriter.delta(shard_id)
+        return make_delta(
+            rewriter.workspace,
+            rewriter.version,
+            rewriter.changes,
+            shard_id,
+            threads=rewriter.threads,
+        )
     (shard,) = (shard for shard in rewriter.version.routing.shards if shard.shard_id == shard_id)
     if action == "merge":
         return rewriter.insert(shard)

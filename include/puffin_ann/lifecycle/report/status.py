@@ -35,6 +35,7 @@ class IndexStatus(BaseModel):
     table's other indexes and others' statistics besides; `declared` is None where it is not known
     which indexes are declared; `tag` is the tag of ours that holds the file, None where none does;
     `stored_vectors` is the form that shards store vectors in;
+    `undone` tells of a merge or rebuild that would have lost recall, and what to do;
     `problems` tells of versions that cannot be read, one sentence each; `other_column` why searches
     of the current snapshot are refused: the column is not what its name means by now;
     `declaration` is what the version was published by, as the table
@@ -82,6 +83,7 @@ class IndexStatus(BaseModel):
     declared: bool | None = None
     renamed_to: str | None = None
     tag: str | None = None
+    undone: str = ""
     problems: tuple[str, ...] = ()
     other_column: str | None = None
     declaration: dict[str, Any] = {}
@@ -175,6 +177,7 @@ def _status(table: Table, versions: Sequence[IndexVersion], live: LiveState) -> 
         seconds=noted.stage_seconds,
         fingerprint=noted.fingerprint,
         run_id=noted.run_id,
+        undone=noted.undone.told(version.index),
         tag=own_tags(table).get(version.snapshot_id or 0),
         other_column=other and f"{other.what}; {other.remedy}",
         declaration=dict(Recorded.of(noted.declaration).fields),
@@ -219,8 +222,7 @@ def _lines(found: IndexStatus) -> Iterable[tuple[str, str]]:
         yield "tag", f"{found.tag}, which keeps the file"
     yield "published", found.published_at or "not in the table's history any more"
     yield "shards", f"{found.shards}, {found.partitions} partitions"
-    if found.deltas:
-        yield "deltas", f"{found.deltas}, {found.delta_rows:,} vectors"
+    yield from _deltas(found)
     yield "vectors", f"{found.vectors:,}"
     if found.skipped:
         yield "skipped", f"{_counts(found.skipped)}: rows that no search can find"
@@ -254,6 +256,14 @@ def _troubles(found: IndexStatus) -> Iterable[tuple[str, str]]:
         )
     if found.other_column:
         yield "column", f"does not answer for the table as it is: it {found.other_column}"
+
+
+def _deltas(found: IndexStatus) -> Iterable[tuple[str, str]]:
+    """Say how many rows wait to be merged, and why they wait for longer than usual."""
+    if found.deltas:
+        yield "deltas", f"{found.deltas}, {found.delta_rows:,} vectors"
+    if found.undone:
+        yield "left undone", found.undone
 
 
 def _declared(found: IndexStatus) -> Iterable[tuple[str, str]]:

@@ -22,7 +22,7 @@ ATTEMPTS = 3
 """Times that a run is planned, if others publish meanwhile or remove its staging."""
 
 
-OUTCOME = ("snapshot_id", "bytes_written", "bytes_copied", "rows_added", "rows_gone")
+OUTCOME = ("snapshot_id", "bytes_written", "bytes_copied", "rows_added", "rows_gone", "undone")
 """What is returned of a published version."""
 
 Progress = Callable[[str], AbstractContextManager[None]]
@@ -55,7 +55,8 @@ def refresh_in_process(
     Returns:
         `action`, `reason`, `run_id`, and what was published: `snapshot_id`, `bytes_written`,
         `bytes_copied`, and `rows_added` and `rows_gone` as they were found, of which the reason
-        tells what was expected; None where nothing was.
+        tells what was expected; `undone`, what was to be done to shards and would have lost recall,
+        empty if nothing was; None where nothing was published.
 
     Raises:
         ConflictError: others published into the table during every attempt.

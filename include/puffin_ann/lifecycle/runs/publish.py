@@ -37,6 +37,8 @@ def publish(run: RunRef) -> PublishedVersion:
         published.bytes_written,
         published.bytes_copied,
     )
+    if published.undone:
+        log.warning("publish: left undone: %s", published.undone)
     return published
 
 

@@ -43,5 +43,12 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
             ) from error
 
 
+def new_folder(scratch: Path, name: str) -> Path:
+    """Return a new folder in another: engines name files in theirs as they like."""
+    folder = scratch / name
+    folder.mkdir()
+    return folder
+
+
 def _is_in(folder: str, error: OSError) -> bool:
     return str(error.filename or "").startswith(folder)

@@ -60,6 +60,7 @@ def state_of(
         other_bytes=other,
         rates=noted.rates,
         drift=noted.drift,
+        undone=noted.undone,
         cells=routing.cells.count,
         unreadable=unreadable.shards,
         lost_cells=unreadable.cells,

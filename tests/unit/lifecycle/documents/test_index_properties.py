@@ -9,6 +9,8 @@ from puffin_ann.lifecycle.documents.index_properties import IndexProperties, Not
 from puffin_ann.lifecycle.documents.run import Trial
 from puffin_ann.lifecycle.documents.run_record import RunRecord
 from puffin_ann.lifecycle.policy.decision import Drift, Rates
+from puffin_ann.lifecycle.policy.kept_recall import ShardRecall, ShardRecalls
+from puffin_ann.lifecycle.policy.undone import Undone
 from puffin_ann.moments import LAST_MS, as_time
 
 NOTHING = ["x", "", "[1]", '{"a":"x"}', "[{}]", "null", '"a"', "[" * 100_000, "9" * 5_000, "\ud800"]
@@ -18,10 +20,12 @@ NOT_NUMBERS = ['{"a":NaN}', '{"a":1e999}', '{"a":-Infinity}', '{"a":null}', '{"a
 @pytest.mark.parametrize("text", [*NOTHING, *NOT_NUMBERS], ids=lambda text: text[:12])
 def test_what_is_not_as_a_run_notes_it_counts_as_not_noted(text):
     keys = ("stage-seconds", "skipped", "history", "rates", "drift", "trials")
+    keys += ("shard-recalls", "undone")
     noted = IndexProperties(dict.fromkeys(keys, text))
     assert noted.stage_seconds == noted.skipped == {}
     assert noted.history == noted.trials == ()
     assert (noted.rates, noted.drift) == (Rates(), Drift())
+    assert (noted.shard_recalls, noted.undone) == (ShardRecalls(), Undone())
 
 
 def test_what_runs_note_is_read():
@@ -42,6 +46,8 @@ NOTES: Notes = {
     "vector_bytes_read": 400,
     "skipped": {"null": 3},
     "rates": Rates(read=5.0),
+    "shard_recalls": ShardRecalls(k=10, shards={3: ShardRecall(recall=0.9, low=0.8, high=0.95)}),
+    "undone": Undone(run_id="run-0", reason="shard 3", target=0.95, refused=(3,), delta_rows=7),
     "trials": (
         Trial(
             algorithm="hnsw",
@@ -80,6 +86,9 @@ def test_keys_and_texts_are_those_that_other_releases_read():
         "vector-bytes-read": "400",
         "skipped": '{"null": 3}',
         "rates": '{"read":5.0,"insert":10000.0,"build":20000.0,"copy_bytes":200000000.0}',
+        "shard-recalls": '{"k":10,"shards":{"3":{"recall":0.9,"low":0.8,"high":0.95}}}',
+        "undone": '{"run_id":"run-0","reason":"shard 3","target":0.95,"refused":[3],'
+        '"delta_rows":7,"live_rows":{}}',
         "trials": '[{"algorithm": "hnsw", "rows": 9, "search_width": 8, "recall": 0.9, '
         '"queries_per_second": 7.0, "build_seconds": 0.5}]',
         "history": '[{"run_id": "run-1", "action": "build", "at_ms": 1}]',

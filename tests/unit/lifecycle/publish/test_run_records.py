@@ -4,7 +4,8 @@ import pytest
 
 from puffin_ann.lifecycle.documents.run_record import RunRecord
 from puffin_ann.lifecycle.policy.decision import Decision, ShardAction
-from puffin_ann.lifecycle.publish.run_records import KEPT, name_action, with_record
+from puffin_ann.lifecycle.policy.undone import Undone
+from puffin_ann.lifecycle.publish.run_records import KEPT, name_action, with_record, with_undone
 
 
 def record(run_id: str, rows: int = 0) -> RunRecord:
@@ -56,4 +57,21 @@ def test_the_oldest_runs_are_forgotten_so_that_a_version_stays_small():
     ],
 )
 def test_a_refresh_is_called_by_the_most_that_it_did(made, action):
-    assert name_action(made) == action
+    assert name_action(made, Undone()) == action
+
+
+@pytest.mark.parametrize(
+    ("made", "refused", "action"),
+    [
+        (decision("merge", "merge", merges=True), (0,), "merge"),
+        (decision("merge", "merge", merges=True), (0, 1), "refresh"),
+        (decision("rebuild", "mask"), (0,), "refresh"),
+        (decision("rebuild", "rebuild"), (0,), "rebuild"),
+    ],
+)
+def test_a_refresh_is_not_called_by_what_it_left_undone(made, refused, action):
+    undone = Undone(reason="shard 0 finds too little", refused=refused, delta_rows=9)
+    assert name_action(made, undone) == action
+    assert with_undone("9 rows added", undone).endswith(
+        "left undone, since shard 0 finds too little"
+    )

@@ -56,6 +56,13 @@ def shown(**changes: object) -> dict[str, str]:
     return lines
 
 
+def test_a_merge_that_was_left_undone_is_told_beside_the_deltas():
+    lines = shown(deltas=1, delta_rows=900, undone="shard 0 finds too little; 'puffin-ann build'")
+    assert lines["deltas"] == "1, 900 vectors"
+    assert lines["left undone"] == "shard 0 finds too little; 'puffin-ann build'"
+    assert "left undone" not in shown(deltas=1, delta_rows=900)
+
+
 def test_an_index_that_is_up_to_date_is_shown_without_what_does_not_concern_it():
     lines = shown()
     assert lines["shards"] == "2, 16 partitions"

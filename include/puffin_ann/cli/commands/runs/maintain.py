@@ -70,6 +70,8 @@ def _show(done: dict[str, Any]) -> None:
     for index, found in done["indexes"].items():
         line = f"{index}: {in_words(found['action'])}: {found['reason']}"
         say(line)
+        if found["undone"]:
+            say(f"{index}: left undone: {found['undone']}")
 
 
 def _meant(name: str) -> "tuple[list[IndexDeclaration], tuple[DeclarationError, ...]]":

@@ -81,5 +81,7 @@ def refresh(
             f"published as snapshot {done['snapshot_id']}: {done['bytes_written']:,} bytes "
             f"written, {done['bytes_copied']:,} copied; the rest stays where it is",
         ]
+    if done["undone"]:
+        lines.append(f"left undone: {done['undone']}")
     for line in lines:
         say(line)

@@ -1,27 +1,27 @@
-"""Measure the recall of a shard that was changed, by some of its own rows."""
+"""Measure the recall of a shard, changed or published, by some of its own rows."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.engines import SearchableShard, ShardEngine
-from puffin_ann.engines.reranked import ArrayRows, CodesReranked
+from puffin_ann.engines.reranked import CodesReranked, RowVectors
 from puffin_ann.lifecycle.evaluate.measure import Measure, recalls_of
 
 CHECKED_ROWS = 100
 """Rows of a shard that it is searched for after rows were inserted."""
 DOUBTED_ROWS = 600
-"""The same where fewer tell that it may be under the target: to build it takes far longer."""
+"""The same where fewer do not reach the target: to build it takes far longer."""
 
 
 def recall_of_blob(
     made_by: ShardEngine,
-    encoded: Path,
+    source: BinaryIO,
     deleted: NDArray[np.bool_],
     folder: Path,
-    vectors: NDArray[np.float32],
+    table: RowVectors | None,
     *,
     first: int,
     k: int,
@@ -32,29 +32,30 @@ def recall_of_blob(
 ) -> Measure | None:
     """Measure a shard by what searches read, as the width was chosen; see `recall_of`.
 
-    Rounded vectors are measured by themselves, and a shard without vectors by those rows of which
-    they are at hand, so that nothing is read of the table.
+    Rounded vectors are measured by themselves.
 
     Args:
         made_by: the shard's engine.
-        encoded: the shard's blob.
+        source: the shard's blob.
         deleted: (n,) bool, rows of it that are.
         folder: to be made, for the unpacked blob.
-        vectors: (m, d) float32, of the rows from `first` on, which go to the end.
+        table: vectors of the rows from `first` on, by which a shard without vectors is measured, so
+            that nothing is read of the table; None: it is not.
         first: an ordinal.
         k: neighbours.
         width: that searches have.
-        target: the recall that is declared.
+        target: a recall of few rows from which on no more are asked.
         seed: chooses rows.
         threads: threads to use.
     """
     folder.mkdir()
-    with encoded.open("rb") as source:
-        made_by.unpack(source, folder)
+    made_by.unpack(source, folder)
     shard: Any = made_by.open(folder)
     if hasattr(shard, "candidates"):
+        if table is None:
+            return None
         deleted = deleted | (np.arange(len(deleted)) < first)
-        shard = CodesReranked(shard, ArrayRows(vectors, first, len(deleted)))
+        shard = CodesReranked(shard, table)
     return recall_of(shard, deleted, k=k, width=width, target=target, seed=seed, threads=threads)
 
 
@@ -70,8 +71,7 @@ def recall_of(
 ) -> Measure | None:
     """Search a shard for the neighbours of some of its live rows, themselves left out.
 
-    `CHECKED_ROWS` of them are enough where the target is reached, or surely is not; else it is
-    `DOUBTED_ROWS`.
+    `CHECKED_ROWS` of them are enough where the target is reached; else it is `DOUBTED_ROWS`.
 
     Returns:
         The recall; None where no row has a neighbour.
@@ -94,7 +94,7 @@ def recall_of(
 
     first = recalls(np.sort(chosen[:CHECKED_ROWS]))
     measured = Measure.of(first)
-    if not measured.recall < target <= measured.high or len(live) <= CHECKED_ROWS:
+    if measured.recall >= target or len(live) <= CHECKED_ROWS:
         return measured
     more = recalls(np.sort(chosen[CHECKED_ROWS:DOUBTED_ROWS]))
     return Measure.of(np.concatenate([first, more]))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from puffin_ann.blobs.version.partitions import Partitions
 from puffin_ann.errors import StagingGoneError
 from puffin_ann.lifecycle.build.assign import AssignSummary
+from puffin_ann.lifecycle.documents.refresh import Changes
 from puffin_ann.lifecycle.documents.run import StagedFile
 from puffin_ann.lifecycle.ingest.segments import (
     VectorRows,
@@ -20,7 +21,9 @@ from puffin_ann.lifecycle.ingest.segments import (
     row_bytes,
 )
 from puffin_ann.lifecycle.refresh.read_changes.added_rows import cell_order
-from puffin_ann.lifecycle.runtime.workspace import Workspace
+from puffin_ann.lifecycle.runtime.scratch import new_folder
+from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes
+from puffin_ann.search.version.index_version import IndexVersion
 
 CHUNK_ROWS = 1 << 16
 
@@ -34,6 +37,38 @@ class FreshRows:
 
     rows: VectorRows
     cells: NDArray[np.uint32]
+
+
+def fetch_new(
+    workspace: Workspace,
+    version: IndexVersion,
+    changes: Changes,
+    shard: int | None,
+    scratch: Path,
+    but: Set[int] = frozenset(),
+) -> FreshRows:
+    """Fetch the rows that are new to the shards of a version, as `fetch` does.
+
+    Args:
+        workspace: of the run.
+        version: that is refreshed.
+        changes: what is known of its rows.
+        shard: as below.
+        scratch: a folder that takes them; one is made in it.
+        but: as below; rows in cells of unreadable shards always go into those.
+    """
+    summary = None
+    if changes.summary is not None:
+        summary = arrays_from_bytes(AssignSummary, workspace.fetch_bytes(changes.summary))
+    return fetch(
+        workspace,
+        changes.segments,
+        summary,
+        version.cells(workspace.table.io),
+        shard,
+        new_folder(scratch, "fresh"),
+        but=frozenset(workspace.refresh_plan.decision.unreadable) | but,
+    )
 
 
 def fetch(

@@ -28,12 +28,19 @@ class ShardVectors:
     """What gives the vectors of live rows of a shard.
 
     Attributes:
-        of: (m,) int64 ordinals to (m, d) float32.
+        read: (m,) int64 ordinals to (m, d) float32.
+        rows: of the shard, deleted ones included.
         bytes_read: of vectors decoded from the table for it.
     """
 
-    of: Callable[[NDArray[np.int64]], NDArray[np.float32]]
+    read: Callable[[NDArray[np.int64]], NDArray[np.float32]]
+    rows: int
     bytes_read: int = 0
+
+    @property
+    def order(self) -> NDArray[np.int64]:
+        """(rows,) int64, all ordinals, in the order in which to read them takes least."""
+        return np.arange(self.rows)
 
 
 def shard_vectors(
@@ -55,7 +62,7 @@ def shard_vectors(
         StoreUnavailableError: its store does not answer.
     """
     if not hasattr(shard, "candidates") and stored_vectors.known(folder).errors is None:
-        return ShardVectors(shard.vectors)
+        return ShardVectors(shard.vectors, len(now.rows))
     plan, table = workspace.refresh_plan, workspace.table
     files = coverage_blob.decode(workspace.fetch_bytes(plan.coverage)).files
     ids = np.array([file.file_id for file in files], np.int64)
@@ -69,7 +76,9 @@ def shard_vectors(
     found = new_array(scratch / "of-table.npy", np.float32, (len(now.rows), plan.dimension))
     for ordinals in blocks_of(rows.order, now.deleted.view(np.uint8)):
         found[ordinals] = rows.read(ordinals)
-    return ShardVectors(lambda ordinals: np.asarray(found[ordinals]), reader.bytes_decoded)
+    return ShardVectors(
+        lambda ordinals: np.asarray(found[ordinals]), len(now.rows), reader.bytes_decoded
+    )
 
 
 def gathered(
@@ -86,7 +95,7 @@ def gathered(
         is_old = chosen < len(live)
         part = np.empty((len(chosen), added.shape[1]), np.float32)
         if old is not None:
-            part[is_old] = old.of(live[chosen[is_old]])
+            part[is_old] = old.read(live[chosen[is_old]])
         part[~is_old] = added[chosen[~is_old] - len(live)]
         vectors[start : start + len(chosen)] = part
     return vectors

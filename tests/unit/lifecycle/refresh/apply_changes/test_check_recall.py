@@ -49,14 +49,9 @@ def test_few_rows_are_enough_where_the_target_is_reached():
     assert len(shard.asked) == CHECKED_ROWS
 
 
-def test_few_rows_are_enough_where_the_target_is_surely_missed():
-    shard = ShardThatMisses(0.9)
-    assert measured(shard).high < TARGET
-    assert len(shard.asked) == CHECKED_ROWS
-
-
-def test_more_rows_are_asked_in_doubt_none_twice_and_none_deleted():
-    shard = ShardThatMisses(0.52)  # a recall of 0.948
+@pytest.mark.parametrize("share", [0.52, 0.9])  # recalls of 0.948 and 0.91
+def test_more_rows_are_asked_under_the_target_none_twice_and_none_deleted(share):
+    shard = ShardThatMisses(share)
     deleted = np.arange(ROWS) % 3 == 0
     found = measured(shard, deleted)
     assert len(shard.asked) == found.queries == DOUBTED_ROWS
