@@ -122,6 +122,15 @@ def test_a_merge_is_tried_again_once_there_is_twice_as_much_and_forgotten_once_i
     assert history(table, builds.INDEX).entries[0].record.action == "merge"
 
 
+def test_a_build_does_what_was_left_undone(build, refusing):
+    table = build(declared("vamana"))
+    table.append(builds.rows(range(60, 70)))
+    assert refresh(table, declared("vamana"), "refused")["undone"]
+    builds.build(declared("vamana"), "built", overrides={"force": True})
+    assert live_by_kind(table.refresh()) == {"graph": 70, "delta": 0}
+    assert status(table, builds.INDEX)[0].undone == ""
+
+
 def test_shards_that_can_take_their_rows_do_and_cells_count_those_alone(build, refusing):
     table = build(declared("vamana"))
     refusing.numbers = {1}
