@@ -101,7 +101,7 @@ def test_the_column_is_found_by_its_field_id_when_renamed_and_moved(embedded_lak
         "ALTER TABLE {t} ADD COLUMN embedding_old ARRAY<FLOAT> FIRST",
         "ALTER TABLE {t} RENAME COLUMN embedding TO vector",
         "ALTER TABLE {t} ALTER COLUMN vector FIRST",
-        "ALTER TABLE {t} RENAME COLUMN embedding_old TO embedding",
+        "ALTER TABLE {t} RENAME COLUMN embedding_old TO another",
         "INSERT INTO {t} (id, word, vector) SELECT id + 50, word, vector FROM {t} WHERE id < 9",
         "DELETE FROM {t} WHERE id % 5 = 4",
         "CALL {c}.system.rewrite_data_files(table => '{n}', options => map('rewrite-all','true'))",

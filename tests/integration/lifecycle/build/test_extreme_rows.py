@@ -83,10 +83,13 @@ def test_queries_longer_than_rows_may_be_are_refused_where_distances_leave_float
 
 @pytest.mark.parametrize("algorithm", ["vamana", "hnsw", "ivf_pq"])
 def test_by_inner_product_the_length_of_a_query_does_not_count(words, algorithm):
-    """Powers of two change no digit; beside squares of them, products had none left."""
+    """Powers of two change no digit; beside squares of them, products had none left.
+
+    Of one shard: how widely others are searched goes by distances, in which the length counts.
+    """
     words.append(builds.rows(range(60, 700)))
     declared = builds.declaration(
-        metric="ip", algorithm=algorithm, parameters=builds.PARAMETERS.get(algorithm, {})
+        metric="ip", algorithm=algorithm, parameters=builds.PARAMETERS.get(algorithm, {}), shards=1
     )
     builds.build(declared, "run")
     index = open_index(words.refresh(), builds.INDEX)

@@ -82,17 +82,15 @@ EXTREME = 60
 differs little among them, or the scale itself, would leave float32."""
 
 
-LEAST_DEGREE = 4
-
-
 def degree_of(declared: int, dim: int) -> int:
     """Return the largest out-degree of rows of `dim` numbers: half of what is declared if packed.
 
-    One block instead of two halves what packed nodes take, and searches of 138,146 × 128 and of
-    99,000 × 100 numbers take as long or up to a seventh less for it at recall@10 of 0.90 and 0.95;
-    at 0.99 a fifteenth less and a sixth more.
+    It is no less than a block holds, unless less is declared. One block instead of two halves what
+    packed nodes take, and searches of 138,146 × 128 and of 99,000 × 100 numbers take as long or up
+    to a seventh less for it at recall@10 of 0.90 and 0.95; at 0.99 a fifteenth less and a sixth
+    more.
     """
-    return max(LEAST_DEGREE, declared // 2) if dim >= NARROWEST else declared
+    return min(declared, max(fastscan.BLOCK, declared // 2)) if dim >= NARROWEST else declared
 
 
 @dataclass(frozen=True)
