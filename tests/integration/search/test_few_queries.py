@@ -106,7 +106,9 @@ def test_masks_are_held_while_they_are_read(with_a_small_shard):
     index._shards.way = Way.SIFT
     few = index._shards._few
     where, query = "id >= 0 and id < 300", vectors[10:11] + np.float32(0.01)
-    before, take, others = index.search(query, K, where=where), few._several, []
+    allowed_rows = index.search(query, 300, where=where, exhaustive=True)
+    distances = dict(zip(*places_and_distances(allowed_rows), strict=True))
+    take, others = few._several, []
 
     def let_go():
         few._sieves = None
@@ -117,8 +119,14 @@ def test_masks_are_held_while_they_are_read(with_a_small_shard):
 
     few._several.take = let_go
     for _ in range(3):
-        again = index.search(query, K, where=where)
-        assert again["locator"].to_pylist() == before["locator"].to_pylist()
+        places, found = places_and_distances(index.search(query, K, where=where))
+        assert [distances[place] for place in places] == found == sorted(found)
+        assert len(set(places)) == K
+
+
+def places_and_distances(answers):
+    locators = answers["locator"].to_pylist()
+    return [tuple(locator.values()) for locator in locators], answers["distance"].to_pylist()
 
 
 def test_no_queries_have_no_answers(with_a_small_shard):
