@@ -29,6 +29,12 @@ FACTORIES = {
         "IVF640,PQ192x4fs,RFlat",
         "IVF640,RaBitQfs,RFlat",
     ),
+    "picture-128d": (
+        "IVF1024,PQ64x4fs,RFlat",
+        "IVF400,PQ64x4fs,RFlat",
+        "IVF400,PQ128x4fs,RFlat",
+        "IVF400,RaBitQfs,RFlat",
+    ),
     "package-384d": (
         "IVF1024,PQ96x4fs,RFlat",
         "IVF640,PQ96x4fs,RFlat",
