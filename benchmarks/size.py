@@ -85,10 +85,8 @@ def _shards(algorithm: str, vectors: NDArray[np.float32], folder: Path) -> list[
         if not found:  # kernels are compiled, which takes memory
             _touched(algorithm, unpacked, folder / "vectors.npy", len(vectors))
         touched = _touched(algorithm, unpacked, folder / "vectors.npy", len(vectors))
-        shape = Shape(
-            len(vectors), vectors.shape[1], algorithm, form, METRIC, shards=1, links=measured
-        )
-        _, size = predict(shape)
+        index = lakehouse.declared(algorithm=algorithm, vectors=form, metric=METRIC, shards=1)
+        size = predict(Shape(index, len(vectors), vectors.shape[1], links=measured))
         places = LOCATOR_BYTES * len(vectors)  # no part of the engine
         real = {"blob": length, "cache": engines.size_of(unpacked), "memory": touched}
         found.append(
@@ -162,18 +160,9 @@ def _index(
         asked.append(len(proxy.requests))
     index = open_index(lakehouse.TABLE, name)
     index.search(queries, NEIGHBOURS, probe_partitions=index.version.routing.cells.count)
-    shape, size = predict(
-        Shape(
-            len(vectors),
-            vectors.shape[1],
-            "ivf_pq",
-            form,
-            METRIC,
-            shards=shards,
-            files=lakehouse.FILES,
-            row_groups=-(-len(vectors) // lakehouse.FILES // ROW_GROUP_ROWS),
-        )
-    )
+    row_groups = -(-len(vectors) // lakehouse.FILES // ROW_GROUP_ROWS)
+    shape = Shape(declared, len(vectors), vectors.shape[1], lakehouse.FILES, row_groups)
+    size = predict(shape)
     routing = index.version.routing
     cells = -(-routing.search_width // 2) if form == "none" else routing.scan_partitions
     title = f"`ivf_pq`, `vectors: {form}`, an index of {len(vectors):,} rows in {shards} shards"

@@ -12,7 +12,8 @@ from puffin_ann.blobs.shards import rows as rows_blob
 from puffin_ann.blobs.shards.cells import CellStarts
 from puffin_ann.declaration import AUTO, CENTROID, FORMS_OF
 from puffin_ann.engines import engine
-from puffin_ann.engines.sizes import LOCATOR_BYTES, Shape, predict
+from puffin_ann.engines.sizes import LOCATOR_BYTES, predict
+from tests.support.indexes.sized import shape_of
 from tests.support.paths import SAMPLE
 
 ROWS, DIMENSION = 6000, 100
@@ -57,7 +58,7 @@ def built(vectors, tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "form"), STORED)
 def test_a_shard_and_its_cache_are_predicted_within_a_tenth(algorithm, form, built, tmp_path):
-    _, size = predict(Shape(ROWS, DIMENSION, algorithm, form, shards=1))
+    size = predict(shape_of(ROWS, DIMENSION, algorithm, form, shards=1))
     blob = io.BytesIO()
     length = engine(algorithm).encode(built(algorithm), blob, Stored(form))
     print(f"{size.shard:,} predicted, {length:,} written: {size.shard / length - 1:+.2%}")
@@ -73,7 +74,7 @@ def test_a_shard_and_its_cache_are_predicted_within_a_tenth(algorithm, form, bui
 
 def test_rows_of_an_index_are_counted_once_where_packed_nodes_have_them():
     def cache(dimension, metric):
-        return predict(Shape(10**6, dimension, metric=metric, shards=1))[1].cache
+        return predict(shape_of(10**6, dimension, metric=metric, shards=1)).cache
 
     # Below 80 numbers a row there are no packed nodes: unit vectors lie beside the stored ones.
     assert cache(64, "cosine") - cache(64, "l2") == 4 * 64 * 10**6
@@ -82,14 +83,14 @@ def test_rows_of_an_index_are_counted_once_where_packed_nodes_have_them():
 
 def test_inner_products_of_hnsw_are_taken_of_rows_as_they_are():
     plain, product = (
-        predict(Shape(10**6, 64, "hnsw", metric=metric, shards=1))[1].cache
+        predict(shape_of(10**6, 64, "hnsw", metric=metric, shards=1)).cache
         for metric in ("l2", "ip")
     )
     assert plain == product
 
 
 def test_too_few_rows_for_lists_are_stored_as_they_are():
-    few, more = (predict(Shape(rows, 100, "ivf_pq", "none", shards=1))[1] for rows in (255, 256))
+    few, more = (predict(shape_of(rows, 100, "ivf_pq", "none", shards=1)) for rows in (255, 256))
     assert few.shard > 4 * 100 * 255
     assert few.shard > more.shard
 
@@ -107,7 +108,7 @@ def test_a_rows_blob_is_predicted_within_a_tenth(cells):
         cells=CellStarts.of(cell[order].astype(np.uint32)),
     )
     length = rows_blob.write(located, io.BytesIO())
-    _, size = predict(Shape(ROWS, DIMENSION, shards=1, partitions_per_shard=cells))
+    size = predict(shape_of(ROWS, DIMENSION, shards=1, partitions_per_shard=cells))
     assert abs(size.rows - length) < 0.1 * length
 
 
@@ -124,23 +125,23 @@ def test_a_columns_blob_is_predicted_within_a_tenth(cells):
     column = columns_blob.IncludedColumn(field_id=3, type="int", bits=32, blocks=kept)
     values = columns_blob.ShardColumns(locators, (column,))
     length = columns_blob.write(values, io.BytesIO())
-    shape = Shape(ROWS, DIMENSION, shards=1, partitions_per_shard=cells, included=4)
-    _, size = predict(shape)
+    shape = shape_of(ROWS, DIMENSION, shards=1, partitions_per_shard=cells, included=4)
+    size = predict(shape)
     print(f"{size.columns:,} predicted, {length:,} written: {size.columns / length - 1:+.2%}")
     assert abs(size.columns - length) < 0.1 * length
-    _, without = predict(Shape(ROWS, DIMENSION, shards=1, partitions_per_shard=cells))
+    without = predict(shape_of(ROWS, DIMENSION, shards=1, partitions_per_shard=cells))
     assert without.columns == 0
     assert 0 <= size.file - without.file - size.columns < 1000  # and its place in the footer
 
 
 @pytest.mark.parametrize(("dimension", "most"), [(384, 0.12 * 4 * 384), (768, 240)])
 def test_an_index_without_vectors_is_as_small_as_it_is_said(dimension, most):
-    _, size = predict(Shape(10**6, dimension, "ivf_pq", "none"))
+    size = predict(shape_of(10**6, dimension, "ivf_pq", "none"))
     assert size.row < most
-    _, size = predict(Shape(10**9, dimension, "ivf_pq", "none"))
+    size = predict(shape_of(10**9, dimension, "ivf_pq", "none"))
     assert size.file / 10**9 < most
 
 
 def test_small_blobs_are_predicted_with_the_files_and_manifests_they_name():
-    one, many = (predict(Shape(10**6, 100, files=files))[1].coverage for files in (1, 1000))
+    one, many = (predict(shape_of(10**6, 100, files=files)).coverage for files in (1, 1000))
     assert many > 100 * one

@@ -8,7 +8,8 @@ import pytest
 from puffin_ann.ann.clustering import kmeans
 from puffin_ann.engines import engine, links
 from puffin_ann.engines.links import MeasuredLinks
-from puffin_ann.engines.sizes import Shape, predict
+from puffin_ann.engines.sizes import predict
+from tests.support.indexes.sized import shape_of
 
 ROWS, DIMENSION = 24_000, 32
 
@@ -42,9 +43,9 @@ def test_a_shard_is_predicted_by_half_of_its_rows_however_they_lie(spread, tmp_p
     vectors = clustered(240, spread)
     length = written(vectors, tmp_path)
     found = links.measured(vectors[: ROWS // 2], "l2", None, threads=2)
-    shape = Shape(ROWS, DIMENSION, metric="l2", shards=1)
-    _, measured = predict(Shape(ROWS, DIMENSION, metric="l2", shards=1, links=found))
-    _, by_rule = predict(shape)
+    shape = shape_of(ROWS, DIMENSION, metric="l2", shards=1)
+    measured = predict(shape_of(ROWS, DIMENSION, metric="l2", shards=1, links=found))
+    by_rule = predict(shape)
     print(
         f"{spread}: {found}, {measured.shard / length - 1:+.2%}, {by_rule.shard / length - 1:+.2%}"
     )
@@ -83,12 +84,12 @@ def test_wide_rows_are_measured_by_fewer():
 
 @pytest.mark.parametrize("algorithm", ["hnsw", "ivf_pq", "exact", "centroid"])
 def test_only_the_graph_of_vamana_has_a_range(algorithm):
-    _, size = predict(Shape(10**6, 100, algorithm))
+    size = predict(shape_of(10**6, 100, algorithm))
     assert size.file_least == size.file == size.file_most
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 1000, 10**6, 10**12])
 @pytest.mark.parametrize("dimension", [1, 32, 768])
 def test_what_is_predicted_lies_in_its_range(rows, dimension):
-    _, size = predict(Shape(rows, dimension))
+    size = predict(shape_of(rows, dimension))
     assert 0 < size.file_least <= size.file <= size.file_most

@@ -1,7 +1,7 @@
 """`puffin-ann size`: how large an index will be, before it is built."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,13 +9,7 @@ from rich.table import Table as Grid
 
 from puffin_ann.cli.output import AsJson, console, print_json, say
 from puffin_ann.counts import counted
-from puffin_ann.declaration import (
-    AUTO,
-    MOST_PARTITIONS_PER_SHARD,
-    MOST_SHARDS,
-    PARAMETERS,
-    parse_declaration,
-)
+from puffin_ann.declaration import AUTO, PARAMETERS, parse_declaration
 from puffin_ann.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -26,28 +20,17 @@ if TYPE_CHECKING:
     from puffin_ann.engines.sizes import Shape, Size
 
 ALGORITHMS = ", ".join(name for name in PARAMETERS if name != AUTO)
-
-DEFAULT_CELLS = 8
-DEFAULT_PARTITIONS_PER_SHARD = 32
-FRAME, LEAST_WORDS = 10, 10
-"""Columns of a terminal for the lines of a table of three columns, and for its words."""
 DEGREES = {"vamana": "R", "hnsw": "M"}
 """The parameter that is the degree of a graph."""
+DECLARED = {"algorithm", "parameters", "vectors", "metric", "partitions_per_shard"}
+"""What machines are told of the declaration."""
 
 
 def size(
-    rows: Annotated[
-        float | None, typer.Option(help="Rows to index, such as 1e9.  [default: of --table]")
-    ] = None,
-    dim: Annotated[
-        int | None, typer.Option(help="Dimensions of a vector.  [default: of --table]")
-    ] = None,
+    rows: Annotated[float | None, typer.Option(help="Rows to index, such as 1e9.")] = None,
+    dim: Annotated[int | None, typer.Option(help="Dimensions of a vector.")] = None,
     table: Annotated[
-        str | None,
-        typer.Option(
-            help="catalog.namespace.table, of which rows are drawn to measure the links of a graph "
-            "of vamana. Takes up to a minute or two."
-        ),
+        str | None, typer.Option(help="catalog.namespace.table, of which rows are drawn.")
     ] = None,
     column: Annotated[
         str | None, typer.Option(help="Vector column of --table.  [default: its only one]")
@@ -57,191 +40,93 @@ def size(
         str, typer.Option(help="How shards store them: float32, float16, int8 or none.")
     ] = "float32",
     metric: Annotated[str, typer.Option(help="l2, cosine or ip.")] = "cosine",
-    degree: Annotated[
-        int | None,
-        typer.Option(help="R of vamana, M of hnsw.  [default: as a build takes]"),
-    ] = None,
-    pq_m: Annotated[
-        int | None, typer.Option(help="Codes of a row.  [default: as a build takes]")
-    ] = None,
-    centroids: Annotated[
-        int | None,
-        typer.Option(min=1, max=256, help="centroid: centroids of a data file.  [default: 1]"),
-    ] = None,
+    degree: Annotated[int | None, typer.Option(help="R of vamana, M of hnsw.")] = None,
+    pq_m: Annotated[int | None, typer.Option(help="Codes of a row.")] = None,
+    centroids: Annotated[int | None, typer.Option(help="Of a data file, for centroid.")] = None,
     shards: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=MOST_SHARDS,
-            help="As declared; of fewer rows there are as many as rows.  [default: the fewest "
-            "whose blobs Java can read, 2 GiB]",
-        ),
+        int | None, typer.Option(help="[default: the fewest whose blobs Java can read, 2 GiB]")
     ] = None,
-    partitions_per_shard: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=MOST_PARTITIONS_PER_SHARD,
-            help=f"k-means cells of a shard.  [default: {DEFAULT_PARTITIONS_PER_SHARD}]",
-        ),
-    ] = None,
-    files: Annotated[
-        int | None,
-        typer.Option(min=1, help="Data files of the table.  [default: those of --table, else 1]"),
-    ] = None,
+    partitions_per_shard: Annotated[int, typer.Option(help="k-means cells of a shard.")] = 32,
+    files: Annotated[int | None, typer.Option(help="Data files of the table.")] = None,
     include_bytes: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            help="Bytes of a row's values of the columns under `include`, compressed.  "
-            "[default: 0]",
-        ),
-    ] = None,
-    row_groups: Annotated[int, typer.Option(min=1, help="Row groups of a data file.")] = 1,
+        float, typer.Option(help="Of a row's values of the columns under `include`, compressed.")
+    ] = 0.0,
+    row_groups: Annotated[int, typer.Option(help="Row groups of a data file.")] = 1,
     cells: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Cells that a query reads where no shard is on local disk; lists, with "
-            "--vectors none. A build measures how many it takes; `puffin-ann inspect` tells.  "
-            f"[default: {DEFAULT_CELLS}, or all there are]",
+            help="Cells that a query reads where no shard is on local disk, as `puffin-ann "
+            "inspect` tells; lists, with --vectors none.  [default: 8, or all there are]",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict the bytes of an index, its cache, memory and requests, within a tenth.
 
-    Told are limits that are near, too. How many links a graph of vamana has depends on the data:
-    without --table it is counted as of words and sentences, and told between what bounds the file
-    is otherwise.
+    Rows, dimensions and data files are by default those of --table; all else is as a build takes
+    it. Told are limits that are near, too. How many links a graph of vamana has depends on the
+    data: by --table they are measured, in a minute or two; without it they are counted as of words
+    and sentences, and told is between what bounds the file is otherwise.
 
     Example: puffin-ann size --rows 1e9 --dim 768
     """
     from puffin_ann.engines import sizes
-    from puffin_ann.search.shards.cold.requests import expected_requests
+    from puffin_ann.search.shards.cold.requests import cells_read, expected_requests
 
     rows, dim, there, drawn_from = _known(rows, dim, table, column)
-    files = there if files is None else files
     if not 0 <= rows <= sizes.MOST_ROWS:
         raise BadInputError(f"--rows must be a number from 0 to {sizes.MOST_ROWS:.0e}, got {rows}")
-    declared = _declared(
-        {DEGREES.get(algorithm, "degree"): degree, "pq_m": pq_m, "centroids": centroids},
-        dim,
+    parameters = {DEGREES.get(algorithm, "degree"): degree, "pq_m": pq_m, "centroids": centroids}
+    index = _declared(
+        parameters,
         algorithm=algorithm,
         vectors=vectors,
         metric=metric,
         shards=shards,
         partitions_per_shard=partitions_per_shard,
-        include=None if include_bytes is None else ["columns"],
+        include=["columns"] if include_bytes else None,
     )
-    shape = sizes.Shape(
-        rows=round(rows),
-        dimension=dim,
-        algorithm=algorithm,
-        vectors=declared.vectors,
-        metric=metric,
-        degree=degree,
-        codes=pq_m,
-        shards=shards,
-        partitions_per_shard=declared.partitions_per_shard,
-        files=files,
-        row_groups=row_groups,
-        centroids=centroids or 1,
-        included=include_bytes or 0.0,
-    )
+    files = there if files is None else files
+    shape = sizes.Shape(index, round(rows), dim, files, row_groups, include_bytes)
     if drawn_from is not None and algorithm == "vamana":
         shape = replace(shape, links=_links_of(*drawn_from, shape))
-    shape, found = sizes.predict(shape)
-    cells = _checked_cells(cells, shape)
+    if shards is None:
+        shape = sizes.in_fewest_shards(shape)
+    found, cells = sizes.predict(shape), cells_read(shape, cells)
     requests, told = expected_requests(shape, found, cells), sizes.warnings(shape, found)
     if as_json:
+        declared = index.model_dump(mode="json", include=DECLARED)
+        given = {name: value for name, value in asdict(shape).items() if name != "index"}
+        told_shape = declared | given | {"shards": shape.shards}
         told_bytes = {**asdict(found), "requests": requests}
-        print_json({"shape": asdict(shape), "bytes": told_bytes, "warnings": told})
+        print_json({"shape": told_shape, "bytes": told_bytes, "warnings": told})
         return
     form = f"vectors: {vectors}, {counted(shape.shards, 'shard')}" if shape.shards else ""
     say(
         f"{counted(shape.rows, 'row')} of {counted(dim, 'dimension')}, {algorithm}, {metric}, "
         f"{form or counted(files, 'file')}"
     )
-    console.print(_grid(shape, found, requests, cells))
+    reads = "data files besides"
+    if shape.shards:
+        reads = f"{counted(cells, 'list' if vectors == 'none' else 'cell')} read"
+    grid = _grid(shape, found)
+    grid.add_row(f"S3 requests of a first answer, {reads}", f"{requests:,}")
+    console.print(grid)
     for warning in told:
         say(warning)
 
 
-def _grid(shape: "Shape", found: "Size", requests: int, cells: int) -> Grid:
-    """Return what people are shown; where a terminal is narrow, words are wrapped, or left out."""
-    from puffin_ann.engines.sizes import PARTS
-
-    rows: list[tuple[str, ...]] = []
-    parts = PARTS if shape.shards else PARTS | {"shard": "centroids blob"}
-    for name, what in parts.items():
-        count = getattr(found, name)
-        if count:
-            rows.append((what, f"{count:,} bytes", _rounded(count)))
-        if name == "file" and found.file_least < found.file_most:
-            bounds = _between(found.file_least, found.file_most)
-            rows.append(("  by how rows lie", "(see --table)", bounds))
-    reads = f"{counted(cells, 'cell')} read" if shape.shards else "and data files"
-    rows.append(("S3 requests, first answer", reads, f"{requests:,}"))
-    figures = [max(len(row[at]) for row in rows) for at in (1, 2)]
-    if FRAME + LEAST_WORDS + sum(figures) > console.width:
-        rows = [row[::2] for row in rows]
-    grid = Grid(show_header=False)
-    grid.add_column(style="bold", overflow="fold")
-    for _ in rows[0][1:]:
-        grid.add_column(justify="right", no_wrap=True)
-    for row in rows:
-        grid.add_row(*row)
-    return grid
-
-
-def _declared(
-    parameters: Mapping[str, int | None], dimension: int, **fields: Any
-) -> "IndexDeclaration":
-    """Return an index as it would be declared.
-
-    Args:
-        parameters: of the algorithm; None as by default.
-        dimension: of the vectors.
-        **fields: of the declaration; None as by default.
-
-    Raises:
-        DeclarationError: it may not be declared so.
-    """
-    from puffin_ann.engines.base import check_subspaces
-
-    if fields["algorithm"] == AUTO:
+def _declared(parameters: Mapping[str, int | None], **given: Any) -> "IndexDeclaration":
+    """Return an index as it would be declared; None is as by default."""
+    if given["algorithm"] == AUTO:
         raise BadInputError(
             f"a build chooses what is fastest for {AUTO!r}; size one of {ALGORITHMS}"
         )
-    given = {
-        "parameters": {name: value for name, value in parameters.items() if value is not None},
-        **{name: value for name, value in fields.items() if value is not None},
-    }
+    named = {name: value for name, value in parameters.items() if value is not None}
     index = {"name": "size", "table": "catalog.namespace.table", "column": "vector"}
-    declared = parse_declaration(index | given, source="size")
-    check_subspaces(declared.algorithm, declared.parameters, dimension)
-    return declared
-
-
-def _checked_cells(cells: int | None, shape: "Shape") -> int:
-    """Return how many cells a query reads: as many as were given, if there are so many."""
-    from puffin_ann.search.shards.cold.requests import most_cells
-
-    most = most_cells(shape)
-    if cells is None:
-        return min(DEFAULT_CELLS, most)
-    if not shape.shards:
-        raise BadInputError(
-            f"--cells is {cells}, of which {shape.algorithm} has none; leave it out"
-        )
-    if cells > most:
-        what = "lists of a shard" if shape.vectors == "none" else "cells with rows"
-        raise BadInputError(
-            f"--cells is {cells}, but {shape.rows:,} rows have at most {most:,} {what}; take "
-            f"at most {most}"
-        )
-    return cells
+    index |= {name: value for name, value in given.items() if value is not None}
+    return parse_declaration({**index, "parameters": named}, source="size")
 
 
 def _known(
@@ -274,13 +159,24 @@ def _links_of(table: "Table", column: str, shape: "Shape") -> "MeasuredLinks | N
     vectors = sample_vectors(table, column, links.rows_to_measure(shape.dimension))
     if len(vectors) < links.FEWEST_ROWS:
         return None
-    return links.measured(vectors, shape.metric, shape.degree, threads=settings().thread_count)
+    metric, degree = shape.index.metric, shape.parameters.R
+    return links.measured(vectors, metric, degree, threads=settings().thread_count)
 
 
-def _between(least: int, most: int) -> str:
-    """Return two counts of bytes, with their unit once if it is the same."""
-    (one, unit), other = _rounded(least).split(), _rounded(most)
-    return f"{one} to {other}" if other.endswith(f" {unit}") else f"{one} {unit} to {other}"
+def _grid(shape: "Shape", found: "Size") -> Grid:
+    """Return what people are shown of an index's bytes."""
+    words = {part.name: part.metadata["what"] for part in fields(found)}
+    if not shape.shards:
+        words["shard"] = "centroids blob"
+    if found.file_least == found.file_most:
+        del words["file_least"], words["file_most"]
+    grid = Grid(show_header=False)
+    grid.add_column(style="bold", overflow="fold")
+    grid.add_column(justify="right", no_wrap=True)
+    for name, what in words.items():
+        if count := getattr(found, name):
+            grid.add_row(what, _rounded(count))
+    return grid
 
 
 def _rounded(count: float) -> str:

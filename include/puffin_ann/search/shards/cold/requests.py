@@ -5,15 +5,16 @@ measured: those of words and of mixtures of them, of 1 and 4 shards.
 """
 
 from puffin_ann.ann.ivf.lists import default_lists, default_subspaces
-from puffin_ann.blobs.encoding.stored_vectors import NUMBER_BYTES
+from puffin_ann.blobs.encoding.stored_vectors import BESIDE_BYTES, NUMBER_BYTES
 from puffin_ann.blobs.shards import rows as rows_blob
 from puffin_ann.engines.sizes import Shape, Size, place_bytes
+from puffin_ann.errors import BadInputError
 from puffin_ann.lake.store.ranges import FEW, NEAR
 from puffin_ann.search.shards.cold.listed import MOST_LOCATORS
 from puffin_ann.search.version.index_files import END_BYTES
 
-NEIGHBOURS = 10
-"""Asked for."""
+USUAL_CELLS, NEIGHBOURS = 8, 10
+"""Read by a query of which that is not known, and asked for by any."""
 CELLS_SPREAD, LISTS_SPREAD = 0.7, 0.25
 """Share of a shard's cells, and lists, that those near to a query are anywhere among: lists stand
 in about the order of cells."""
@@ -21,63 +22,73 @@ SHARDS_SPREAD = 0.5
 """So many of the shards beyond the first are asked as would be if cells lay anywhere."""
 
 
-def most_cells(shape: Shape) -> int:
-    """Return how many cells with rows there are at most; lists of a shard, without vectors.
+def cells_read(shape: Shape, given: int | None) -> int:
+    """Return how many cells a query reads; lists of a shard, where vectors are not stored.
 
     Args:
-        shape: of the index, its shards known.
+        shape: of the index.
+        given: that it reads; None: as usual.
+
+    Raises:
+        BadInputError: there are not so many.
     """
-    shards = shape.shards or 1
-    if shape.vectors == "none":
-        return default_lists(-(-shape.rows // shards))
-    return max(1, min(shards * shape.partitions_per_shard, shape.rows))
+    most, what = max(1, min(shape.cells, shape.rows)), "cells with rows"
+    if shape.index.vectors == "none":
+        most, what = default_lists(shape.shard_rows), "lists of a shard"
+    if given is None:
+        return min(USUAL_CELLS, most)
+    if not shape.shards:
+        raise BadInputError(
+            f"--cells is {given}, of which {shape.index.algorithm} has none; leave it out"
+        )
+    if given > most:
+        raise BadInputError(
+            f"--cells is {given}, but {shape.rows:,} rows have at most {most:,} {what}; take at "
+            f"most {most}"
+        )
+    return given
 
 
 def expected_requests(shape: Shape, size: Size, cells: int) -> int:
     """Return the requests that one query sends to S3, the table's metadata being loaded.
 
     Args:
-        shape: of the index, its shards known.
+        shape: of the index.
         size: of the same.
         cells: nearest ones whose rows are read; lists of a shard, where vectors are not stored.
     """
     small = size.routing + size.partitions + size.coverage + size.footer
     found = 2.0 + (small > END_BYTES)  # a manifest list, and the end of the file
     if shape.shards and shape.rows:
-        found += _of_lists(shape, cells) if shape.vectors == "none" else _of_cells(shape, cells)
+        is_listed = shape.index.vectors == "none"
+        found += _of_lists(shape, cells) if is_listed else _of_cells(shape, cells)
     return round(found)
 
 
 def _of_cells(shape: Shape, cells: int) -> float:
-    every = (shape.shards or 1) * shape.partitions_per_shard
-    cells = min(cells, every)
+    form, cells = shape.index.vectors, min(cells, shape.cells)
     asked = _asked(shape, cells)
-    among = CELLS_SPREAD * asked * shape.partitions_per_shard
-    rows = shape.rows / every
-    row_bytes = {
-        "float32": [4 * shape.dimension],
-        "float16": [NUMBER_BYTES["float16"] * shape.dimension, 4],
-        "int8": [NUMBER_BYTES["int8"] * shape.dimension, 4, 4],
-    }[shape.vectors]
-    read = sum(_reads(cells, among, rows * of) for of in (*row_bytes, place_bytes(every)))
-    looked_up = 0.0 if shape.vectors == "float32" else _of_table(shape, NEIGHBOURS)
+    among = CELLS_SPREAD * asked * shape.index.partitions_per_shard
+    beside = [4] * (BESIDE_BYTES[form] // 4)  # errors and scales
+    row_bytes = (NUMBER_BYTES[form] * shape.dimension, *beside, place_bytes(shape.cells))
+    read = sum(_reads(cells, among, shape.rows / shape.cells * of) for of in row_bytes)
+    looked_up = 0.0 if form == "float32" else _of_table(shape, NEIGHBOURS)
     return _opened(asked) + _joined(read) + looked_up
 
 
 def _of_lists(shape: Shape, lists: int) -> float:
     from puffin_ann.engines.ivf_pq import effort_of  # whoever sizes others needs no kernels
 
-    shards = shape.shards or 1
-    asked = _asked(shape, min(lists, shards * shape.partitions_per_shard))
-    rows = -(-shape.rows // shards)
+    asked = _asked(shape, min(lists, shape.cells))
+    rows = shape.shard_rows
     every = default_lists(rows)
     lists = min(lists, every)
-    m = shape.codes or default_subspaces(shape.dimension)
+    m = shape.parameters.pq_m or default_subspaces(shape.dimension)
     coarse = (shape.dimension / m) ** 1.5
     _, wanted = effort_of(NEIGHBOURS, 2 * lists, every, rows, coarse)
     row_bytes = (4, -(-m // 2), 4)  # ordinals, codes, biases
     read = sum(_reads(lists, LISTS_SPREAD * every, rows / every * of) for of in row_bytes)
-    places = place_bytes(shards * shape.partitions_per_shard)
+    places = place_bytes(shape.cells)
     blocks = LISTS_SPREAD * rows / rows_blob.BLOCK_ROWS
     if rows * places <= MOST_LOCATORS:
         read += 1
@@ -88,8 +99,7 @@ def _of_lists(shape: Shape, lists: int) -> float:
 
 def _asked(shape: Shape, cells: int) -> float:
     """Return how many shards have some of the nearest cells."""
-    shards = shape.shards or 1
-    return 1 + SHARDS_SPREAD * (_distinct(cells, shards) - 1)
+    return 1 + SHARDS_SPREAD * (_distinct(cells, shape.shards) - 1)
 
 
 def _opened(shards: float) -> float:
