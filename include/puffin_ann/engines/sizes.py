@@ -262,21 +262,23 @@ def _hnsw(shape: Shape, rows: int) -> list[_Held]:
 
 
 def _vamana(shape: Shape, rows: int) -> list[_Held]:
-    """Links, compressed in the blob, and codes; packed nodes, or rows as they are searched."""
+    """Links, compressed in the blob; packed nodes, or codes, or rows as they are searched."""
     from puffin_ann.ann.vamana.packed.layout import degree_of
-    from puffin_ann.ann.vamana.packed_policy import expected_bytes
+    from puffin_ann.ann.vamana.packed_policy import expected_bytes, reads_codes
 
-    d, metric = shape.dimension, shape.index.metric
+    d, metric, beam = shape.dimension, shape.index.metric, shape.parameters.beam
     degree = degree_of(shape.parameters.R, padded_dim(metric, d))
-    m = shape.parameters.pq_m or max(1, d // 4)
-    codes = rows * m + 4 * m * 256 * math.ceil(d / m)
+    codes = 0
+    if reads_codes(beam, rows, metric, d, degree):
+        m = shape.parameters.pq_m or max(1, d // 4)
+        codes = rows * m + 4 * m * 2**shape.parameters.pq_nbits * math.ceil(d / m)
     adjacency = rows * (4 * degree + 2)
-    packed = expected_bytes(rows, metric, d, degree)
+    packed = expected_bytes(rows, metric, d, degree) if beam in ("auto", "edges") else 0
     of_row = bytes_of_row(shape.rows, rows, degree, shape.links)
     least, likely, most = (rows * links for links in of_row)
     return [
         _Held(likely, adjacency, 0 if packed else adjacency, likely - least, most - likely),
-        _Held(codes, cache=codes),
+        _Held(codes, codes, codes),
         _Held(cache=packed, memory=packed) if packed else _space(shape, rows, metric),
     ]
 

@@ -1,4 +1,4 @@
-"""`algorithm: vamana`: a graph over full vectors, with product-quantised codes beside it.
+"""`algorithm: vamana`: a graph over full vectors, with codes beside it where searches read them.
 
 What only builds and insertions need is imported there: a search's first answer waits for imports.
 """
@@ -18,6 +18,7 @@ from puffin_ann.ann.graph import space as spaces
 from puffin_ann.ann.vamana import append_files
 from puffin_ann.ann.vamana.packed import layout as packed_layout
 from puffin_ann.ann.vamana.packed.layout import PackedNodes, degree_of
+from puffin_ann.ann.vamana.packed_policy import reads_codes
 from puffin_ann.ann.vamana.search import Beam, Codes, Linked, Searcher
 from puffin_ann.blobs.encoding.stored_vectors import PLAIN, Stored
 from puffin_ann.blobs.shards import graph as graph_blob
@@ -180,17 +181,17 @@ class VamanaEngine:
             folder=scratch,
             progress=tell,
         )
-        tell("codes", 0.0)
-        offsets = product_quantisation.subspace_offsets(
-            dimension, parameters.pq_m or max(1, dimension // 4)
-        )
-        codebook, codes = None, None
-        if rows:
+        offsets, codebook, codes = None, None, None
+        if rows and reads_codes(parameters.beam, rows, metric, dimension, most):
+            tell("codes", 0.0)
+            offsets = product_quantisation.subspace_offsets(
+                dimension, parameters.pq_m or max(1, dimension // 4)
+            )
             codebook = product_quantisation.train(
                 space, offsets, parameters.pq_nbits, seed=seed, threads=threads
             )
             codes = product_quantisation.encode(space, codebook, offsets, threads)
-        tell("codes", 1.0)
+            tell("codes", 1.0)
         return Graph(
             metric=metric,
             max_degree=most,
@@ -203,7 +204,7 @@ class VamanaEngine:
             neighbours=adjacency.neighbours,
             vectors=vectors,
             dimension=dimension,
-            subspace_offsets=offsets if rows else None,
+            subspace_offsets=offsets,
             properties=_properties(parameters, seed),
         )
 
@@ -222,7 +223,7 @@ class VamanaEngine:
     ) -> Graph:
         """Add a batch of rows greedily; see `ShardEngine.insert`.
 
-        The stored codebook encodes the added rows. A batch larger than half the shard is built
+        The stored codebook, if there is one, encodes the added rows. A batch larger than half the shard is built
         together with it instead, codebook and all, which is faster and better.
         """
         from puffin_ann.ann.graph.arguments import Adjacency  # see the module
@@ -272,15 +273,15 @@ class VamanaEngine:
                 threads=threads,
                 progress=lambda share: tell("insert", share),
             )
-        tell("codes", 0.0)
         codes = stored.codes
         if codes is not None and stored.codebook is not None:
+            tell("codes", 0.0)
             offsets = stored.subspace_offsets
             if offsets is None:
                 offsets = product_quantisation.subspace_offsets(dimension, len(stored.codebook))
             new = product_quantisation.encode(space[first:], stored.codebook, offsets, threads)
             codes = np.concatenate([codes, new])
-        tell("codes", 1.0)
+            tell("codes", 1.0)
         return replace(
             stored,
             entry=adjacency.entry,

@@ -32,7 +32,7 @@ from puffin_ann.ann.graph.space import padded_dim
 from puffin_ann.ann.simd.fastscan import BLOCK
 from puffin_ann.ann.vamana.packed import layout
 from puffin_ann.ann.vamana.packed.layout import FRAME, NARROWEST, PACKED, Layout, PackedNodes
-from puffin_ann.ann.vamana.search import Linked, LinkedInSpace, Searcher
+from puffin_ann.ann.vamana.search import Beam, Linked, LinkedInSpace, Searcher, choose_beam
 from puffin_ann.settings import settings
 
 CACHE_PARTS = 16
@@ -91,6 +91,19 @@ def expected_bytes(rows: int, metric: str, dimension: int, max_degree: int) -> i
     dim = padded_dim(metric, dimension)
     needed = rows * Layout(dim, -(-max_degree // BLOCK)).stride
     return needed if max_degree and _is_worth_its_room(rows, dim, needed) else 0
+
+
+def reads_codes(beam: Beam, rows: int, metric: str, dimension: int, max_degree: int) -> bool:
+    """Tell whether searches of a shard of such rows will read product-quantised codes.
+
+    Left to choose, they do of long rows, more than are compared anyway, where there will be no
+    packed nodes: see `choose_beam`.
+    """
+    if beam != "auto" or not max_degree or rows <= EXHAUSTIVE_ROWS:
+        return beam == "pq"
+    is_packed = expected_bytes(rows, metric, dimension, max_degree) > 0
+    dim = padded_dim(metric, dimension)
+    return choose_beam(beam, dim, codes=True, packed=is_packed) == "pq"
 
 
 def _is_worth_its_room(rows: int, dim: int, needed: int) -> bool:

@@ -37,14 +37,14 @@ that do not hold them well enough are not offered for it."""
 
 
 class VamanaParameters(Model):
-    """Parameters of a Vamana graph with product-quantised codes, named as in the DiskANN paper."""
+    """Parameters of a Vamana graph, and of its codes, named as in the DiskANN paper."""
 
     R: int = Field(
         default=64,
         ge=4,
         le=512,
-        description="Largest out-degree of a node; half of it where rows have 256 dimensions or "
-        "more.",
+        description="Largest out-degree of a node; half of it, but 32 at least, where rows have "
+        "80 dimensions or more.",
     )
     L: int = Field(
         default=100,
@@ -58,9 +58,12 @@ class VamanaParameters(Model):
         default=None,
         ge=1,
         le=4096,
-        description="Sub-quantisers, bytes per code; none means a quarter of the dimension.",
+        description="Sub-quantisers, bytes per code, where searches read codes; none means a "
+        "quarter of the dimension.",
     )
-    pq_nbits: int = Field(default=8, ge=4, le=8, description="Bits per sub-quantiser.")
+    pq_nbits: int = Field(
+        default=8, ge=4, le=8, description="Bits per sub-quantiser, where searches read codes."
+    )
     beam: Literal["auto", "full", "pq", "edges"] = Field(
         default="auto",
         description="What searches read: rows, their codes, or codes beside the edges.",

@@ -1,7 +1,7 @@
 """Merged shards of wide rows are measured by what searches read.
 
-Rows of more than a kibibyte are searched by codes unless unpacking makes packed nodes; the search
-width was chosen for that.
+Wide rows are searched by packed nodes of one bit an edge, once those were made; the search width was
+chosen for that.
 """
 
 import numpy as np
@@ -32,7 +32,6 @@ def test_they_are_merged_and_not_put_off(catalog):
     table.append(first)
     declaration = builds.declaration(
         algorithm="vamana",
-        parameters={"pq_m": 16},
         shards=2,
         partitions_per_shard=8,
         recall_target=0.98,

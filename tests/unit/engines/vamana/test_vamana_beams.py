@@ -12,6 +12,7 @@ from puffin_ann.ann.graph.searcher import Answering
 from puffin_ann.ann.simd import vectors as simd
 from puffin_ann.ann.vamana import packed_policy
 from puffin_ann.ann.vamana.packed.layout import FRAME, PACKED
+from puffin_ann.blobs.shards import graph as graph_blob
 from puffin_ann.engines.vamana import VamanaEngine
 from puffin_ann.settings import Settings
 from tests.support.indexes.shard_checks import (
@@ -37,6 +38,13 @@ def folder(tmp_path_factory):
     return where / "shard"
 
 
+@pytest.fixture(scope="module")
+def coded(tmp_path_factory):
+    where = tmp_path_factory.mktemp("coded")
+    assert opened("vamana", normal(ROWS, WIDE), where, beam="pq").beam == "pq"
+    return where / "shard"
+
+
 def allow(monkeypatch, **settings):
     monkeypatch.setattr(packed_policy, "settings", lambda: Settings(**settings))
 
@@ -52,8 +60,8 @@ def without_records(folder, tmp_path):
 
 
 @pytest.mark.parametrize("beam", ["full", "pq", "edges"])
-def test_a_beam_can_be_forced(beam, folder):
-    shard = ENGINE.open(folder, beam)
+def test_a_beam_can_be_forced(beam, folder, coded):
+    shard = ENGINE.open(coded if beam == "pq" else folder, beam)
     assert shard.beam == beam
     queries = normal(40, WIDE, 1)
     answers = shard.search(queries, 10, width=200)
@@ -62,8 +70,8 @@ def test_a_beam_can_be_forced(beam, folder):
 
 
 @pytest.mark.parametrize("beam", ["full", "pq", "edges"])
-def test_each_query_of_a_batch_may_have_a_width_of_its_own(beam, folder):
-    shard = ENGINE.open(folder, beam)
+def test_each_query_of_a_batch_may_have_a_width_of_its_own(beam, folder, coded):
+    shard = ENGINE.open(coded if beam == "pq" else folder, beam)
     queries, widths = normal(12, WIDE, 1), np.array([10, 80, 10**9] * 4)
     ids, distances = shard.search(queries, 10, width=widths)
     for place, width in enumerate(widths.tolist()):
@@ -146,9 +154,27 @@ def test_records_cut_short_are_made_anew(name, folder, tmp_path, caplog):
     assert (copy / name).read_bytes() == (folder / name).read_bytes()
 
 
-def test_resident_bytes_are_what_the_beam_reads(folder):
+def test_codes_are_stored_where_searches_will_read_them_and_nowhere_else(
+    folder, coded, tmp_path, monkeypatch
+):
+    assert graph_blob.open(folder).codes is None  # it has packed nodes
+    assert graph_blob.open(coded).codes.shape == (ROWS, WIDE // 4)
+    assert ENGINE.open(folder, "pq").beam == "full"  # there is nothing else
+    long, short = 320, 200
+    for rows, dim in ((ROWS, 24), (short, long)):  # narrow ones, and so few that all are compared
+        opened("vamana", normal(rows, dim), tmp_path / f"{rows}-{dim}")
+        assert graph_blob.open(tmp_path / f"{rows}-{dim}" / "shard").codes is None
+    allow(monkeypatch, records_max_bytes=1_000_000)
+    for beam, stored in (("auto", (ROWS, 5)), ("full", None), ("edges", None)):
+        opened("vamana", normal(ROWS, long), tmp_path / beam, beam=beam, pq_m=5)
+        codes = graph_blob.open(tmp_path / beam / "shard").codes
+        assert (None if codes is None else codes.shape) == stored
+
+
+def test_resident_bytes_are_what_the_beam_reads(folder, coded):
     vectors, rows = ROWS * WIDE * 4, ROWS
-    sizes = {beam: ENGINE.open(folder, beam).resident_bytes for beam in ("full", "pq", "edges")}
+    sizes = {beam: ENGINE.open(folder, beam).resident_bytes for beam in ("full", "edges")}
+    sizes["pq"] = ENGINE.open(coded).resident_bytes
     assert sizes["edges"] == vectors + (folder / PACKED).stat().st_size - 128
     assert sizes["full"] == vectors + rows * (32 * 4 + 2)
     assert sizes["pq"] == sizes["full"] + rows * WIDE // 4

@@ -149,9 +149,9 @@ def test_every_parameter_changes_what_it_says(tmp_path):
     assert 16 < made(R=32).degrees.max() <= 32
     assert mean_degree(L=8) < mean_degree(L=32) < mean_degree(L=200)
     assert mean_degree(alpha=1.0) < mean_degree(alpha=1.2) < mean_degree(alpha=2.0)
-    assert made(pq_m=5).codes.shape == (1000, 5)
-    assert made(pq_m=5, pq_nbits=4).codebook.shape == (5, 16, 4)
-    assert made(pq_m=5, pq_nbits=6).codes.max() > 31
+    assert made(beam="pq", pq_m=5).codes.shape == (1000, 5)
+    assert made(beam="pq", pq_m=5, pq_nbits=4).codebook.shape == (5, 16, 4)
+    assert made(beam="pq", pq_m=5, pq_nbits=6).codes.max() > 31
 
 
 def test_slack_and_degree_count_where_rows_are_built_by_partitions(tmp_path):
@@ -170,8 +170,8 @@ def test_vectors_may_be_memory_mapped_and_are_left_alone(tmp_path):
     np.save(tmp_path / "vectors.npy", vectors)
     mapped = np.load(tmp_path / "vectors.npy", mmap_mode="r")
     for metric in METRIC_NAMES:
-        one = built(vectors, tmp_path / f"{metric}-1", metric=metric)
-        other = built(mapped, tmp_path / f"{metric}-2", metric=metric)
+        one = built(vectors, tmp_path / f"{metric}-1", metric=metric, beam="pq")
+        other = built(mapped, tmp_path / f"{metric}-2", metric=metric, beam="pq")
         np.testing.assert_array_equal(one.neighbours, other.neighbours)
         np.testing.assert_array_equal(one.codes, other.codes)
     np.testing.assert_array_equal(mapped, vectors)
@@ -184,11 +184,8 @@ def test_codes_cannot_have_more_parts_than_a_vector_has_numbers():
 
 @pytest.mark.parametrize(("pq_m", "pq_nbits"), [(1, 4), (3, 5), (7, 8), (12, 6)])
 def test_codes_of_any_shape_are_searched(pq_m, pq_nbits, tmp_path):
-    from puffin_ann.engines.vamana import VamanaEngine
-
     vectors, queries = normal(3000, 12), normal(20, 12, 1)
-    opened("vamana", vectors, tmp_path, pq_m=pq_m, pq_nbits=pq_nbits)
-    shard = VamanaEngine().open(tmp_path / "shard", "pq")
+    shard = opened("vamana", vectors, tmp_path, beam="pq", pq_m=pq_m, pq_nbits=pq_nbits)
     answers = shard.search(queries, 5, width=200)
     assert_answers_are_sound(answers, vectors, queries, 5, "l2")
     assert recall(answers[1], nearest(vectors, queries, 5, "l2")[1]) >= (0.4 if pq_m < 3 else 0.9)
@@ -208,13 +205,10 @@ def test_one_shard_is_searched_by_many_threads_at_once(tmp_path):
 @pytest.mark.parametrize("beam", ["full", "pq", "edges"])
 @pytest.mark.parametrize("zeros", [1, pytest.param(100, marks=pytest.mark.long), 5000])
 def test_rows_without_a_direction_do_not_crowd_others_out(zeros, beam, tmp_path):
-    from puffin_ann.engines.vamana import VamanaEngine
-
     # In 64 dimensions even the nearest rows are further than a half: beyond where zeros would be.
     vectors = np.concatenate([np.zeros((zeros, 64), np.float32), normal(3000, 64)])
     queries = normal(50, 64, 1)
-    opened("vamana", vectors, tmp_path, metric="cosine")
-    shard = VamanaEngine().open(tmp_path / "shard", beam)
+    shard = opened("vamana", vectors, tmp_path, metric="cosine", beam=beam)
     answers = shard.search(queries, 10, width=100)
     assert_answers_are_sound(answers, vectors, queries, 10, "cosine")
     enough = 0.93 if beam == "edges" else 0.95

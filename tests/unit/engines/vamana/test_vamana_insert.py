@@ -172,7 +172,7 @@ def test_all_rows_may_be_deleted(tmp_path):
 def test_the_graph_does_not_depend_on_the_threads(metric, tmp_path):
     vectors = np.concatenate([normal(5500, 10), normal(100, 10)])
     shop = Workshop(tmp_path, metric)
-    folder = shop.unpacked(shop.build(vectors[:4000]))
+    folder = shop.unpacked(shop.build(vectors[:4000], beam="pq"))
     one, three = (shop.insert(folder, vectors[4000:], threads=threads) for threads in (1, 3))
     assert one.neighbours.tobytes() == three.neighbours.tobytes()
     assert one.codes.tobytes() == three.codes.tobytes()

@@ -27,11 +27,8 @@ def words():
     "metric", ["cosine", *(pytest.param(metric, marks=pytest.mark.long) for metric in ("l2", "ip"))]
 )
 def test_recall_of_words(words, metric, beam, tmp_path):
-    from puffin_ann.engines.vamana import VamanaEngine
-
     vectors, queries = words[:ROWS], words[ROWS : ROWS + 300]
-    opened("vamana", vectors, tmp_path, metric=metric)
-    shard = VamanaEngine().open(tmp_path / "shard", beam)
+    shard = opened("vamana", vectors, tmp_path, metric=metric, beam=beam)
     answers = shard.search(queries, 10, width=64)
     assert_answers_are_sound(answers, vectors, queries, 10, metric)
     found = recall(answers[1], nearest(vectors, queries, 10, metric)[1])
