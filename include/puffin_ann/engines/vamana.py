@@ -223,8 +223,8 @@ class VamanaEngine:
     ) -> Graph:
         """Add a batch of rows greedily; see `ShardEngine.insert`.
 
-        The stored codebook, if there is one, encodes the added rows. A batch larger than half the shard is built
-        together with it instead, codebook and all, which is faster and better.
+        The stored codebook, if there is one, encodes the added rows. A batch larger than half the
+        shard is built together with it instead, codebook and all, which is faster and better.
         """
         from puffin_ann.ann.graph.arguments import Adjacency  # see the module
         from puffin_ann.ann.vamana.incremental.insert import insert

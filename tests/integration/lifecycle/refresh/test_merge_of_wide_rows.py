@@ -1,7 +1,7 @@
 """Merged shards of wide rows are measured by what searches read.
 
-Wide rows are searched by packed nodes of one bit an edge, once those were made; the search width was
-chosen for that.
+Wide rows are searched by packed nodes of one bit an edge, once those were made; the search width
+was chosen for that.
 """
 
 import numpy as np
