@@ -33,7 +33,7 @@ table: demo.glove.killed
 column: embedding
 key: word
 algorithm: vamana
-parameters: {R: 16, L: 32, pq_m: 25}
+parameters: {R: 16, L: 32}
 shards: 1
 partitions_per_shard: 4
 recall_target: 0.8

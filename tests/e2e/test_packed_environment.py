@@ -18,7 +18,7 @@ DECLARATION = """
 table: demo.glove.words
 column: embedding
 algorithm: vamana
-parameters: {{R: 32, L: 64, pq_m: 25}}
+parameters: {{R: 32, L: 64}}
 shards: 2
 partitions_per_shard: 4
 recall_target: 0.9

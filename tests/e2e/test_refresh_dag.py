@@ -22,7 +22,7 @@ column: embedding
 key: word
 metric: cosine
 algorithm: vamana
-parameters: {R: 16, L: 32, pq_m: 25}
+parameters: {R: 16, L: 32}
 shards: 1
 partitions_per_shard: 4
 recall_target: 0.9

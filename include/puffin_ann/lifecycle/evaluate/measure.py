@@ -1,8 +1,6 @@
-"""Measure a search by queries whose exact answers are known: its recall, and its time."""
+"""Measure a search's recall by queries whose exact answers are known."""
 
-import math
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,11 +17,6 @@ FEW_QUERIES = 50
 
 Place = tuple[int, str, int, int]
 """Of a row that equals a query: number of the query, path, row group and offset in it."""
-
-
-TIMED_ROUNDS = 7
-SLOWER = 1.3
-"""Times the least time of all, from which on a search is timed no more once it had two rounds."""
 
 
 @dataclass(frozen=True)
@@ -115,33 +108,6 @@ class RecallMeter:
         }
         rows = self.truth.duplicates.tolist()
         return frozenset((query, paths[file], group, at) for query, file, group, at in rows)
-
-    def fastest(self, index: Index, pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
-        """Return the pair of width and cells that answers the queries in the least time.
-
-        Pairs alternate, so that a busy moment of the machine hits all alike, and the best round of
-        each counts: whatever else runs can only lengthen one. Those that are slower by far are left
-        out from the third round on.
-        """
-        least, left = dict.fromkeys(pairs, math.inf), list(pairs)
-        for turn in range(TIMED_ROUNDS):
-            if turn > 1:
-                bound = SLOWER * min(least.values())
-                left = [pair for pair in left if least[pair] <= bound]
-            if len(left) == 1:
-                break
-            for width, probe in left:
-                began = time.perf_counter()
-                index.search(
-                    self.queries,
-                    self.k,
-                    width=width,
-                    probe_partitions=probe,
-                    allow_fewer=True,
-                )
-                elapsed = time.perf_counter() - began
-                least[width, probe] = min(least[width, probe], elapsed)
-        return min(pairs, key=least.__getitem__)
 
 
 def recalls_of(

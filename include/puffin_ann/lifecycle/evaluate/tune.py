@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 from puffin_ann.declaration import EXACT
+from puffin_ann.lifecycle.evaluate.effort import Efforts
 from puffin_ann.lifecycle.evaluate.entered_shards import EnteredShards
 from puffin_ann.lifecycle.evaluate.measure import FEW_QUERIES, Measure, RecallMeter
 from puffin_ann.search.index import Index
@@ -20,14 +21,13 @@ UNTUNED_WIDTH = 256
 def choose_widths(
     index: Index, meter: RecallMeter, *, target: float, cells: int
 ) -> tuple[int, int]:
-    """Find the fastest search that reaches the target on the tuning queries, with some to spare.
+    """Find the cheapest search that reaches the target on the tuning queries, with some to spare.
 
     A search must exceed the target by a quarter of the rest with the low end of its interval, so
     that what passes here by luck is rare, and users' queries, which are no rows of the table, find
-    as much. More cells need less width: of the pairs that are just enough the fastest is taken, as
-    measured; see `_pairs` for those that are too wide to be it. With few queries nothing is saved:
-    every cell is probed. So it is with `exact`, which promises every row, near the rows of the
-    table or not.
+    as much. More cells need less width; see `_cheapest`. With few queries nothing is saved: every
+    cell is probed. So it is with `exact`, which promises every row, near the rows of the table or
+    not.
 
     Returns:
         Search width and cells to probe; the widest search if none reaches the target.
@@ -38,10 +38,8 @@ def choose_widths(
         return WIDTHS[0], cells
     if len(meter.queries) < FEW_QUERIES:
         return max(UNTUNED_WIDTH, 4 * meter.k), cells
-    pairs = _pairs(index, meter, target + (1.0 - target) / 4, cells)
-    if not pairs:
-        return WIDTHS[-1], cells
-    return meter.fastest(index, pairs)
+    found = _cheapest(index, meter, target + (1.0 - target) / 4, cells)
+    return found or (WIDTHS[-1], cells)
 
 
 def widen(
@@ -72,42 +70,39 @@ def widen(
         probe = next(more for more in _probes(cells) if more > probe or more == cells)
 
 
-def _pairs(index: Index, meter: RecallMeter, wanted: float, cells: int) -> list[tuple[int, int]]:
-    """Return widths with the fewest cells by which each of them finds enough, the narrowest first.
+def _cheapest(
+    index: Index, meter: RecallMeter, wanted: float, cells: int
+) -> tuple[int, int] | None:
+    """Return the width and cells that find enough at the least cost, as `Efforts` tells it.
 
-    The narrowest of all, which probes every cell, is found from below: a search costs what its
-    width says. Wider ones are tried only up to where one could still be faster: in one shard it
-    takes at least what its width says, and in each shard about the narrowest width more than that;
+    The narrowest width of all, which probes every cell, is found first, and the fewest cells that
+    will do with it. Wider ones are tried with so many cells only as cost less than the best so far,
     and only while fewer cells lead to as many of the true neighbours as are wanted.
     """
-    shards = len(index.version.routing.shards)
-    ladder = [cells] if shards == 1 else list(_probes(cells))
+    ladder = [cells] if len(index.version.routing.shards) == 1 else list(_probes(cells))
 
-    def is_enough(place: int, probe: int) -> bool:
-        width = WIDTHS[place]
+    def is_enough(place: int, at: int) -> bool:
+        width, probe = WIDTHS[place], ladder[at]
         return meter.measure(index, width=width, probe_partitions=probe).low >= wanted
 
-    first = _narrowest(lambda place: is_enough(place, cells))
+    first = _narrowest(lambda place: is_enough(place, len(ladder) - 1))
     if first is None:
-        return []
-
-    def widest_after(width: int, probe: int) -> int:
-        return min(shards, probe) * (width + WIDTHS[0]) - WIDTHS[0]
-
+        return None
     least = _least(index, meter, wanted, ladder)
-    fewest = _bisected(least, len(ladder) - 1, lambda at: is_enough(first, ladder[at]))
-    pairs = [(WIDTHS[first], ladder[fewest])]
-    widest = widest_after(*pairs[0])
+    fewest = _bisected(least, len(ladder) - 1, lambda at: is_enough(first, at))
+    efforts, best = Efforts(index, meter), (WIDTHS[first], ladder[fewest])
     for place in range(first + 1, len(WIDTHS)):
-        if fewest <= least or WIDTHS[place] > widest:
+        bound = efforts.of(*best)
+        costs_less = [
+            at for at in range(least, fewest) if efforts.of(WIDTHS[place], ladder[at]) < bound
+        ]
+        if not costs_less:
             break
-        before = fewest
-        while fewest > least and is_enough(place, ladder[fewest - 1]):
-            fewest -= 1
-        if fewest < before:
-            pairs.append((WIDTHS[place], ladder[fewest]))
-            widest = min(widest, widest_after(*pairs[-1]))
-    return pairs
+        for at in reversed(costs_less):
+            if not is_enough(place, at):
+                break
+            fewest, best = at, (WIDTHS[place], ladder[at])
+    return best
 
 
 def _least(index: Index, meter: RecallMeter, wanted: float, ladder: Sequence[int]) -> int:

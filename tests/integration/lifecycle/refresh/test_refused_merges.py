@@ -10,7 +10,7 @@ from puffin_ann import open_index
 from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.documents.refresh import applied_name
 from puffin_ann.lifecycle.documents.run_ref import RunRef
-from puffin_ann.lifecycle.evaluate.measure import Measure, RecallMeter
+from puffin_ann.lifecycle.evaluate.measure import Measure
 from puffin_ann.lifecycle.policy.kept_recall import ShardRecall
 from puffin_ann.lifecycle.refresh import stages
 from puffin_ann.lifecycle.refresh.apply_changes import judge_recall
@@ -235,12 +235,8 @@ def uniform(first, rows):
 
 
 @pytest.fixture
-def by_products(catalog, monkeypatch):
-    """A table and an index of two shards that passed the gate, one of which is under its target.
-
-    Of widths that reach it the narrowest is chosen, whatever the machine is doing meanwhile.
-    """
-    monkeypatch.setattr(RecallMeter, "fastest", lambda self, index, pairs: min(pairs))
+def by_products(catalog):
+    """A table and an index of two shards that passed the gate, one of which is under its target."""
     table = catalog.create_table("demo.words", schema=uniform(0, 0).schema)
     table.append(uniform(0, 6000))
     declaration = builds.declaration(

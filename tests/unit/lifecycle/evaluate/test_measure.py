@@ -1,4 +1,4 @@
-"""Recall from answers and true distances, and the fastest of several searches."""
+"""Recall from answers and true distances."""
 
 from types import SimpleNamespace
 
@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from puffin_ann.lifecycle.evaluate import measure
 from puffin_ann.lifecycle.evaluate.ground_truth import MAX_DUPLICATES, Truth
 from puffin_ann.lifecycle.evaluate.measure import Measure, RecallMeter, recalls_of
 
@@ -132,56 +131,3 @@ def test_of_no_query_nothing_is_searched_and_nothing_found_wanting():
     index = Searched([])
     assert meter([[1]]).part(1, 1).measure(index, width=16, probe_partitions=1).queries == 0
     assert index.asked == []
-
-
-class Clock:
-    """A clock that only searches move."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def perf_counter(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def timed(monkeypatch):
-    """An index whose searches take the seconds that are given for each pair, in turn."""
-    clock = Clock()
-    monkeypatch.setattr(measure, "time", clock)
-
-    class Timed:
-        def __init__(self, seconds: dict[tuple[int, int], list[float]]) -> None:
-            self.seconds = {pair: iter(times) for pair, times in seconds.items()}
-            self.order: list[tuple[int, int]] = []
-
-        def search(self, queries, k, *, width, probe_partitions, allow_fewer):
-            self.order.append((width, probe_partitions))
-            clock.now += next(self.seconds[width, probe_partitions])
-
-    return Timed
-
-
-def test_the_pair_of_the_best_round_is_the_fastest_whatever_delayed_the_others(timed):
-    rounds = measure.TIMED_ROUNDS
-    delayed = [9.0, 2.5, *[9.0] * (rounds - 3), 1.0]
-    index = timed({(16, 4): delayed, (32, 2): [2.0] * rounds})
-    assert meter([[1]]).fastest(index, [(16, 4), (32, 2)]) == (16, 4)
-    assert index.order[:4] == [(16, 4), (32, 2), (16, 4), (32, 2)]
-
-
-def test_a_pair_that_is_far_slower_twice_is_timed_no_more(timed):
-    rounds = measure.TIMED_ROUNDS
-    pairs = [(16, 4), (24, 3), (32, 2)]
-    index = timed({(16, 4): [3.0, 2.7], (24, 3): [2.1] * rounds, (32, 2): [2.0] * rounds})
-    assert meter([[1]]).fastest(index, pairs) == (32, 2)
-    assert [index.order.count(pair) for pair in pairs] == [2, rounds, rounds]
-    index = timed({(16, 4): [3.0, 2.7], (24, 3): [5.0, 5.0], (32, 2): [2.0, 2.0]})
-    assert meter([[1]]).fastest(index, pairs) == (32, 2)
-    assert len(index.order) == 2 * len(pairs)
-
-
-def test_a_single_pair_is_not_timed(timed):
-    index = timed({})
-    assert meter([[1]]).fastest(index, [(16, 4)]) == (16, 4)
-    assert index.order == []

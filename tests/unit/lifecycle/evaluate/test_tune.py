@@ -1,11 +1,13 @@
 """Which searches are tried for an index, and which of them is taken."""
 
+import itertools
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from puffin_ann.declaration import EXACT
+from puffin_ann.lifecycle.evaluate.effort import Efforts
 from puffin_ann.lifecycle.evaluate.measure import FEW_QUERIES, Measure
 from puffin_ann.lifecycle.evaluate.tune import (
     UNTUNED_WIDTH,
@@ -17,7 +19,7 @@ from tests.support.lifecycle.indexes_in_cells import index_in_cells
 
 
 class Meter:
-    """Finds enough where a rule of width and cells says so; the first pair is the fastest.
+    """Finds enough where a rule of width and cells says so.
 
     Queries lie at the begin of the first cell, and their true neighbours in the one told.
     """
@@ -27,16 +29,11 @@ class Meter:
         self.truth = SimpleNamespace(cells=np.full((queries, k), cell, np.int32))
         self._is_enough = is_enough
         self.asked: list[tuple[int, int]] = []
-        self.timed: list[tuple[int, int]] = []
 
     def measure(self, index, *, width, probe_partitions):
         self.asked.append((width, probe_partitions))
         low = self._is_enough(width, probe_partitions)
         return Measure(1.0, float(low), 1.0, len(self.queries))
-
-    def fastest(self, index, pairs):
-        self.timed = list(pairs)
-        return pairs[0]
 
 
 def test_the_width_taken_is_the_smallest_that_is_enough():
@@ -45,17 +42,36 @@ def test_the_width_taken_is_the_smallest_that_is_enough():
     assert {probe for _, probe in meter.asked} == {8}  # of one shard every cell is probed anyway
 
 
-def test_more_cells_need_less_width_and_the_pairs_are_timed():
-    meter = Meter(lambda width, probe: width * probe >= 128)
-    choose_widths(index_in_cells(), meter, target=0.9, cells=8)
-    # One cell needs width 128, more than 16 in all four shards can cost.
-    assert meter.timed == [(16, 8), (24, 6), (32, 4), (48, 3), (64, 2)]
+@pytest.mark.parametrize("algorithm", ["vamana", "hnsw", "ivf_pq"])
+@pytest.mark.parametrize("product", [64, 128, 512, 2048])
+def test_more_cells_need_less_width_and_the_cheapest_pair_is_taken(algorithm, product):
+    def is_enough(width, probe):
+        return width * probe >= product
+
+    index, meter = index_in_cells(algorithm), Meter(is_enough)
+    efforts = Efforts(index, meter)
+    pairs = itertools.product(WIDTHS, (1, 2, 3, 4, 6, 8))
+    least = min(efforts.of(*pair) for pair in pairs if is_enough(*pair))
+    chosen = choose_widths(index, meter, target=0.9, cells=8)
+    assert is_enough(*chosen)
+    assert efforts.of(*chosen) == least
 
 
-def test_cells_that_save_no_width_are_not_timed():
+def test_cells_that_save_no_width_are_tried_no_wider():
     meter = Meter(lambda width, probe: width >= 20 and probe >= 2)
-    choose_widths(index_in_cells(), meter, target=0.9, cells=8)
-    assert meter.timed == [(20, 2)]
+    assert choose_widths(index_in_cells(), meter, target=0.9, cells=8) == (20, 2)
+    # To probe one cell would save a shard of those that two lead to, less than width 24 costs more.
+    assert {pair for pair in meter.asked if pair[0] > 32} == set()
+
+
+def test_the_effort_of_a_search_is_its_width_in_each_shard_and_what_it_takes_to_enter():
+    meter = Meter(lambda *_: True)
+    efforts = Efforts(index_in_cells("hnsw"), meter)
+    assert efforts.of(40, 1) == 40 + 8  # two cells a shard: the first of them alone
+    assert efforts.of(40, 2) == 40 + 8
+    assert efforts.of(40, 8) == 40 + 8 + 3 * (max(10, 0.25 * 40) + 8)  # the others are far
+    assert efforts.of(16, 8) == 16 + 8 + 3 * (10 + 8)  # no narrower than its rows
+    assert Efforts(index_in_cells("ivf_pq"), meter).of(40, 1) == 40 + 100
 
 
 @pytest.mark.parametrize(("low", "expected"), [(0.924, (WIDTHS[-1], 8)), (0.926, (WIDTHS[0], 1))])
@@ -67,7 +83,6 @@ def test_a_search_has_to_exceed_the_target_by_a_quarter_of_the_rest(low, expecte
 def test_where_nothing_is_enough_the_search_is_as_wide_as_can_be():
     meter = Meter(lambda width, probe: False)
     assert choose_widths(index_in_cells(), meter, target=0.9, cells=5) == (WIDTHS[-1], 5)
-    assert meter.timed == []
 
 
 @pytest.mark.parametrize(("k", "width"), [(10, UNTUNED_WIDTH), (100, 400)])
@@ -98,8 +113,8 @@ def test_no_more_cells_are_probed_than_there_are():
 def test_no_cells_are_tried_that_do_not_lead_to_the_true_neighbours(cell, fewest):
     """They were tried one by one, each with every width that could still have been faster."""
     meter = Meter(lambda width, probe: width >= 20, cell=cell)
-    choose_widths(index_in_cells(cells=128), meter, target=0.9, cells=128)
-    assert meter.timed == [(20, fewest)]
+    chosen = choose_widths(index_in_cells(cells=128), meter, target=0.9, cells=128)
+    assert chosen == (20, fewest)
     assert min(probe for _, probe in meter.asked) == fewest
     assert len(meter.asked) <= 8
 
