@@ -29,6 +29,8 @@ WIDE, NARROW = 96, 12
 WIDEST = 256
 """Dimensions of which searches have rows by a byte a number."""
 SHARD_ROWS = 600
+INTO = "whole"
+"""Folder of a shard that rows are inserted into."""
 BULK_ROWS = 5000
 """Rows of a shard whose graph is built in bulk."""
 METRICS = ("l2", "cosine", "ip")
@@ -149,13 +151,16 @@ def _shard(
     folder: Path,
     **parameters: Any,
 ) -> Path:
-    """Build, store, open and search a shard, with and without deleted rows; returns its folder."""
+    """Build, store, open and search a shard, with and without deleted rows; returns its folder.
+
+    Beside it is `INTO`, the same to insert rows into.
+    """
     from puffin_ann.engines import engine
     from puffin_ann.engines.exact import StoredVectors
 
     made = engine(algorithm)
     scratch, directory = folder / "scratch", folder / "shard"
-    for made_folder in (scratch, directory):
+    for made_folder in (scratch, directory, folder / INTO):
         made_folder.mkdir(parents=True)
     rows, dimension = vectors.shape
     built = made.build(
@@ -167,6 +172,7 @@ def _shard(
         threads=2,
         scratch=scratch,
     )
+    _store(made, built, folder / INTO, searched=False)
     _store(made, built, directory)
     shard = made.open(directory)
     queries = _vectors(4, dimension, seed=9)
@@ -183,11 +189,11 @@ def _shard(
     return directory
 
 
-def _store(made: Any, built: Any, directory: Path) -> None:
+def _store(made: Any, built: Any, directory: Path, *, searched: bool = True) -> None:
     blob = io.BytesIO()
     made.encode(built, blob)
     blob.seek(0)
-    made.unpack(blob, directory)
+    made.unpack(blob, directory, searched=searched)
 
 
 def _insert(algorithm: str, metric: str, folder: Path) -> None:
@@ -195,14 +201,14 @@ def _insert(algorithm: str, metric: str, folder: Path) -> None:
     from puffin_ann.engines import engine
 
     made = engine(algorithm)
-    shard = _shard(algorithm, metric, _vectors(SHARD_ROWS, WIDE), folder)
+    _shard(algorithm, metric, _vectors(SHARD_ROWS, WIDE), folder)
     added = _vectors(SHARD_ROWS // 4, WIDE, seed=1)
     for name, mask in (("all", None), ("some", np.arange(SHARD_ROWS) % 9 == 0)):
         scratch, directory = folder / f"scratch-{name}", folder / f"into-{name}"
         scratch.mkdir()
         directory.mkdir()
         built = made.insert(
-            shard,
+            folder / INTO,
             added,
             deleted=mask,
             parameters=made.check(PARAMETERS.get(algorithm, {}), WIDE),

@@ -157,7 +157,7 @@ class ShardEngine(Protocol):
         Rows of the shard keep their ordinals; the added ones follow them in the order given.
 
         Args:
-            directory: what `unpack` filled; it is left as it is.
+            directory: what `unpack` filled, not to be searched; it is left as it is.
             added: `(m, d) float32`, finite.
             deleted: rows of the shard that are deleted; they stay, and nothing new rests on them.
             parameters: what `check` returned for the declaration the shard was built by.
@@ -192,7 +192,7 @@ class ShardEngine(Protocol):
             directory: to fill.
             searched: False if this process alone uses the folder, to `insert`, to read vectors or
                 for a few queries: what only makes searches faster may be left out, and nothing
-                waits for the disk.
+                waits for the disk. Else what only insertions read may be left out.
 
         Raises:
             FormatError: The blob is not sound.

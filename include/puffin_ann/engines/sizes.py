@@ -268,18 +268,19 @@ def _vamana(shape: Shape, rows: int) -> list[_Held]:
 
     d, metric, beam = shape.dimension, shape.index.metric, shape.parameters.beam
     degree = degree_of(shape.parameters.R, padded_dim(metric, d))
-    codes = 0
+    codes, of_row = 0, bytes_of_row(shape.rows, rows, degree, shape.links)
     if reads_codes(beam, rows, metric, d, degree):
         m = shape.parameters.pq_m or max(1, d // 4)
         codes = rows * m + 4 * m * 2**shape.parameters.pq_nbits * math.ceil(d / m)
-    adjacency = rows * (4 * degree + 2)
-    packed = expected_bytes(rows, metric, d, degree) if beam in ("auto", "edges") else 0
-    of_row = bytes_of_row(shape.rows, rows, degree, shape.links)
     least, likely, most = (rows * links for links in of_row)
+    packed = expected_bytes(rows, metric, d, degree) if beam in ("auto", "edges") else 0
+    if packed:  # links are in them, but for how many each row has
+        return [_Held(likely, 2 * rows, 0, likely - least, most - likely), _Held(0, packed, packed)]
+    adjacency = rows * (4 * degree + 2)
     return [
-        _Held(likely, adjacency, 0 if packed else adjacency, likely - least, most - likely),
+        _Held(likely, adjacency, adjacency, likely - least, most - likely),
         _Held(codes, codes, codes),
-        _Held(cache=packed, memory=packed) if packed else _space(shape, rows, metric),
+        _space(shape, rows, metric),
     ]
 
 

@@ -20,6 +20,7 @@ from puffin_ann.ann.vamana.packed import layout as packed_layout
 from puffin_ann.ann.vamana.packed.layout import PackedNodes, degree_of
 from puffin_ann.ann.vamana.packed_policy import reads_codes
 from puffin_ann.ann.vamana.search import Beam, Codes, Linked, Searcher
+from puffin_ann.blobs.encoding import mapped
 from puffin_ann.blobs.encoding.stored_vectors import PLAIN, Stored
 from puffin_ann.blobs.shards import graph as graph_blob
 from puffin_ann.blobs.shards.graph import Graph
@@ -32,8 +33,15 @@ from puffin_ann.engines.base import (
     exclude,
 )
 from puffin_ann.engines.exact import StoredVectors
-from puffin_ann.engines.vamana_unpacked import SPACE, rows_of_zeros, searched_files, vectors_of
-from puffin_ann.errors import BlobFormatError
+from puffin_ann.engines.vamana_unpacked import (
+    LINKS,
+    SPACE,
+    neighbours_of,
+    rows_of_zeros,
+    searched_files,
+    vectors_of,
+)
+from puffin_ann.errors import BlobFormatError, LocalCopyError
 from puffin_ann.settings import settings
 
 REBUILT_SHARE = 0.5
@@ -73,7 +81,13 @@ class VamanaShard(StoredVectors):
             codes = Codes(graph.codebook, offsets, graph.codes)
         self._searcher = Searcher(
             Linked(
-                graph.metric, vectors_of(graph), space, graph.neighbours, graph.degrees, graph.entry
+                graph.metric,
+                vectors_of(graph),
+                space,
+                graph.neighbours,
+                graph.degrees,
+                graph.max_degree,
+                graph.entry,
             ),
             codes=codes,
             packed=packed,
@@ -85,7 +99,7 @@ class VamanaShard(StoredVectors):
         touched = [self._vectors]
         if self.beam == "edges" and packed is not None:
             touched.append(packed.array)
-        else:
+        elif graph.neighbours is not None:
             touched += [graph.neighbours, graph.degrees]
             if space is not None and not np.may_share_memory(space, self._vectors):
                 touched.append(space)
@@ -260,6 +274,8 @@ class VamanaEngine:
             np.zeros(len(vectors), np.uint16),
             stored.entry,
         )
+        if stored.neighbours is None:
+            raise LocalCopyError(f"{directory} was unpacked for searches: rows are added to others")
         adjacency.neighbours[:first] = stored.neighbours
         adjacency.degrees[:first] = stored.degrees
         if len(added):
@@ -303,12 +319,15 @@ class VamanaEngine:
     def prepare(self, directory: Path, *, searched: bool = True) -> None:
         """Add to an unpacked graph what searches read.
 
-        That is packed nodes where they are worth it, see `packed_policy`, and else the rows as they
-        are searched. If few searches are to come, it is those, which insertions read, too.
+        That is packed nodes where they are worth it, see `packed_policy`: then what they make
+        needless goes, see `LINKS`. Else it is the rows as they are searched. If few searches
+        are to come, it is those, and nothing goes: insertions read it all.
         """
         graph = graph_blob.open(directory)
         if searched:
-            searched_files(graph, directory, _beam(graph))
+            packed, _ = searched_files(graph, directory, _beam(graph))
+            if packed is not None:
+                mapped.leave_out(directory, LINKS)
         else:
             spaces.of_rows(vectors_of(graph), graph.metric, directory / SPACE, lasting=False)
             packed_layout.refuse(directory)
@@ -326,15 +345,23 @@ class VamanaEngine:
         """
         graph = graph_blob.open(directory)
         beam = beam or _beam(graph)
-        packed, space = searched_files(graph, directory, beam)
-        if space is not None and beam == "edges" and graph.rows and graph.max_degree:
-            packed = packed_layout.make(
-                vectors_of(graph),
-                space,
-                graph.neighbours,
-                graph.degrees,
-                threads=settings().thread_count,
+        if beam == "pq" and graph.neighbours is None:
+            raise LocalCopyError(
+                f"{directory} has packed nodes, and no codes to search by: unpack a shard whose "
+                "index declares beam 'pq'"
             )
+        packed, space = searched_files(graph, directory, beam)
+        if space is not None:
+            neighbours = neighbours_of(graph, directory)
+            if beam == "edges" and graph.rows and graph.max_degree:
+                packed = packed_layout.make(
+                    vectors_of(graph),
+                    space,
+                    neighbours,
+                    graph.degrees,
+                    threads=settings().thread_count,
+                )
+            graph = replace(graph, neighbours=neighbours)
         zero_rows = rows_of_zeros(graph, directory)
         return VamanaShard(
             graph, space, zero_rows=zero_rows, packed=packed, beam=beam, folder=directory

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from puffin_ann.ann.core.memmap import Scalar
 from puffin_ann.ann.graph import space as spaces
 from puffin_ann.ann.vamana.packed.layout import PackedNodes
+from puffin_ann.ann.vamana.packed.neighbours import open_neighbours
 from puffin_ann.ann.vamana.packed_policy import open_or_make
 from puffin_ann.ann.vamana.search import Beam, LinkedInSpace
 from puffin_ann.blobs.shards.graph import Graph
@@ -21,6 +22,8 @@ SPACE = "space.npy"
 It goes when packed nodes are there, which searches read instead: they would hold the vectors a
 second time. What needs it then makes it again.
 """
+LINKS = ("neighbours", "codes", "codebook", "subspace_offsets")
+"""Arrays of the unpacked blob that go with it: packed nodes have the neighbours, too."""
 
 
 def vectors_of(graph: Graph) -> NDArray[np.float32]:
@@ -32,6 +35,18 @@ def vectors_of(graph: Graph) -> NDArray[np.float32]:
     if graph.vectors is None:
         raise BlobFormatError("graph blob: the shard has no vectors")
     return graph.vectors.view(np.ndarray)
+
+
+def neighbours_of(graph: Graph, folder: Path) -> NDArray[np.uint32]:
+    """Return (n, R) uint32, the neighbours of a graph; out of packed nodes where there are no more.
+
+    Raises:
+        LocalCopyError: there are none of a form that this version reads.
+    """
+    if graph.neighbours is not None:
+        return graph.neighbours
+    dim, most = spaces.padded_dim(graph.metric, graph.dimension), graph.max_degree
+    return _read(lambda: open_neighbours(folder, dim, graph.degrees, most), folder)
 
 
 def searched_files(
@@ -47,6 +62,7 @@ def searched_files(
     was_there = (folder / SPACE).exists()
 
     def linked() -> LinkedInSpace:
+        neighbours = neighbours_of(graph, folder)  # first: the folder may have no use without them
         vectors, space = vectors_of(graph), None
         if not was_there and graph.metric != "cosine":  # which needs the list that lies beside
             # Packed nodes are all but certain: to wait for the disk would be in vain.
@@ -54,7 +70,7 @@ def searched_files(
         if space is None:
             space = _space(graph, folder)
         return LinkedInSpace(
-            graph.metric, vectors, space, graph.neighbours, graph.degrees, graph.entry
+            graph.metric, vectors, space, neighbours, graph.degrees, graph.max_degree, graph.entry
         )
 
     if graph.rows and graph.max_degree and beam not in ("full", "pq"):
@@ -76,7 +92,7 @@ def rows_of_zeros(graph: Graph, folder: Path) -> NDArray[np.int64] | None:
     """
     if not graph.rows or graph.metric != "cosine":
         return None
-    return _read(spaces.zero_rows, folder / SPACE)
+    return _read(lambda: spaces.zero_rows(folder / SPACE), folder)
 
 
 def _space(graph: Graph, folder: Path) -> NDArray[np.float32]:
@@ -86,16 +102,16 @@ def _space(graph: Graph, folder: Path) -> NDArray[np.float32]:
         return vectors
     if not path.exists():
         return spaces.of_rows(vectors, graph.metric, path)
-    space = _read(spaces.open_space, path)
+    space = _read(lambda: spaces.open_space(path), folder)
     wanted = (graph.rows, spaces.padded_dim(graph.metric, graph.dimension))
     if space.shape != wanted:
         raise LocalCopyError(f"{path}: shape {space.shape}, not {wanted}")
     return space
 
 
-def _read(read: Callable[[Path], NDArray[Scalar]], path: Path) -> NDArray[Scalar]:
-    """Return what is read of a file, or of what lies beside it; `LocalCopyError` without it."""
+def _read(read: Callable[[], NDArray[Scalar]], folder: Path) -> NDArray[Scalar]:
+    """Return what is read of a folder; `LocalCopyError` where that is not there."""
     try:
-        return read(path)
+        return read()
     except (OSError, ValueError) as error:
-        raise LocalCopyError(f"{path.parent} is not a whole unpacked shard: {error}") from None
+        raise LocalCopyError(f"{folder} is not a whole unpacked shard: {error}") from None

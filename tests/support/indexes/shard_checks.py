@@ -10,7 +10,9 @@ from puffin_ann.engines import engine
 METRIC_NAMES = sorted(METRICS)
 
 
-def opened(algorithm, vectors, folder, *, metric="l2", threads=2, seed=0, **parameters):
+def opened(
+    algorithm, vectors, folder, *, metric="l2", threads=2, seed=0, searched=True, **parameters
+):
     """Build, encode, unpack and open a shard; what a search gets to see in production."""
     made = engine(algorithm)
     scratch, shard = folder / "scratch", folder / "shard"
@@ -30,7 +32,7 @@ def opened(algorithm, vectors, folder, *, metric="l2", threads=2, seed=0, **para
     length = made.encode(built, blob)
     assert length == len(blob.getvalue())
     blob.seek(0)
-    made.unpack(blob, shard)
+    made.unpack(blob, shard, searched=searched)
     return made.open(shard)
 
 

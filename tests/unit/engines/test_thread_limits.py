@@ -27,20 +27,20 @@ def timed(name, work):
     return answer
 
 def run(folder):
-    threads = settings().thread_count
+    threads, blob = settings().thread_count, io.BytesIO()
     given = dict(metric="ip", parameters=PARAMETERS, norm_bound=30.0, seed=0, threads=threads)
     def build(): return made.build(vectors[:8000], scratch=new(folder, "build"), **given)
     def write():
-        out = io.BytesIO()
-        made.encode(built, out)
-        made.unpack(io.BytesIO(out.getvalue()), new(folder, "shard"))
+        made.encode(built, blob)
+        made.unpack(io.BytesIO(blob.getvalue()), new(folder, "shard"))
         return made.open(Path(folder, "shard"))
     def search():
         shard.search(vectors[:500], 10, width=64, threads=threads)
         shard.exhaustive(vectors[:500], 10, threads=threads)
     def insert():
         del given["metric"]
-        made.insert(Path(folder, "shard"), vectors[8000:], scratch=new(folder, "more"), **given)
+        made.unpack(io.BytesIO(blob.getvalue()), new(folder, "whole"), searched=False)
+        made.insert(Path(folder, "whole"), vectors[8000:], scratch=new(folder, "more"), **given)
     built = timed("build", build)
     shard = timed("write", write)
     timed("search", search)

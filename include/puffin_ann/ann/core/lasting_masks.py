@@ -87,7 +87,7 @@ class LastingMasks(Generic[T]):
     def _work(self, known: KnownMask, deleted: NDArray[np.uint8]) -> None:
         try:
             known.made = self._make(deleted)
-        except (OSError, MemoryError) as error:
+        except (OSError, ValueError, MemoryError) as error:  # a disk that is full, or lost bits
             log.warning("searched past deleted rows one by one: %s", error)
         finally:
             known.is_settled = True

@@ -25,6 +25,7 @@ from puffin_ann.ann.vamana.packed import layout as layouts
 from puffin_ann.ann.vamana.packed.kernels_search import NO_SIEVE, NO_SIGHT, search_packed
 from puffin_ann.ann.vamana.packed.kernels_tables import PackedGraph
 from puffin_ann.ann.vamana.packed.layout import PackedNodes
+from puffin_ann.ann.vamana.packed.neighbours import neighbours_in
 
 Beam = Literal["auto", "full", "pq", "edges"]
 Chosen = Literal["full", "pq", "edges"]
@@ -80,24 +81,28 @@ class Linked:
         metric: name.
         vectors: `(n, d) float32`, as stored.
         space: `(n, w) float32`, as `space.of_rows` gives it; None where packed nodes do instead.
-        neighbours: `(n, R) uint32`, every one below n; trusted.
+        neighbours: `(n, R) uint32`, every one below n; trusted; None where they are in packed nodes
+            alone.
         degrees: `(n,) uint16`, none above R; trusted.
+        max_degree: R.
         entry: row to begin at.
     """
 
     metric: str
     vectors: NDArray[np.float32]
     space: NDArray[np.float32] | None
-    neighbours: NDArray[np.uint32]
+    neighbours: NDArray[np.uint32] | None
     degrees: NDArray[np.uint16]
+    max_degree: int
     entry: int
 
 
 @dataclass(frozen=True, eq=False)
 class LinkedInSpace(Linked):
-    """A graph with its rows, of which those are there that it is searched among."""
+    """A graph with its rows, which can be searched without packed nodes."""
 
     space: NDArray[np.float32]
+    neighbours: NDArray[np.uint32]
 
 
 class Searcher:
@@ -136,7 +141,7 @@ class Searcher:
             expansion=EXPANSIONS[self.beam],
             past=self._past,
         )
-        self._linked, self._folder = linked, folder
+        self._linked, self._nodes, self._folder = linked, packed, folder
         self._alone: Alone | None = None
         if self.beam == "edges" and packed is not None:
             self._run: Run = self._search_packed
@@ -145,8 +150,8 @@ class Searcher:
             if zero_rows is None or not len(zero_rows):
                 self._alone = Alone(self.answering, self.packed_graph)
             return
-        if linked.space is None:
-            raise ValueError("without packed nodes, rows are needed as they are searched")
+        if linked.space is None or linked.neighbours is None:
+            raise ValueError("without packed nodes, rows as they are searched and links are needed")
         self._space: Fields = tuple(_to_space(linked.space))
         first = linked.space[:1].astype(np.float64)
         self._length = float(np.linalg.norm(first))
@@ -216,12 +221,15 @@ class Searcher:
 
     def _past(self, deleted: NDArray[np.uint8]) -> Fields | None:
         linked = self._linked
-        adjacency = Adjacency(linked.neighbours, linked.degrees, linked.entry)
-        space = linked.space
+        space, neighbours = linked.space, linked.neighbours
         if space is None and self._folder is not None:
             space = spaces.of_rows_beside(linked.vectors, linked.metric, self._folder)
-        if space is None:
+        if neighbours is None and self._nodes is not None:
+            nodes = self._nodes
+            neighbours = neighbours_in(nodes.array, nodes.layout, linked.max_degree)
+        if space is None or neighbours is None:
             return None
+        adjacency = Adjacency(neighbours, linked.degrees, linked.entry)
         chosen = choose(_to_space(space), adjacency, deleted, PAST)
         if self.beam != "edges":
             return to_fields(chosen)

@@ -7,7 +7,7 @@ crash left half-written has none and is never taken for a whole one.
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -71,10 +71,25 @@ class Folder:
 
     def finish(self, values: Mapping[str, Any]) -> None:
         """Write the manifest: from now on the folder is whole."""
-        manifest = {"form": FORM, "arrays": self._arrays, "values": dict(values)}
-        partial = self._directory / f"{MANIFEST}.part"
-        partial.write_text(json.dumps(manifest, indent=1))
-        os.replace(partial, self._directory / MANIFEST)
+        _write(self._directory, {"form": FORM, "arrays": self._arrays, "values": dict(values)})
+
+
+def leave_out(directory: Path, names: Iterable[str]) -> None:
+    """Remove arrays from a folder, as far as they are there; at no time is it not whole.
+
+    It must not be sealed yet.
+    """
+    manifest = object_of(parse((directory / MANIFEST).read_bytes()))
+    left_out = [name for name in names if manifest["arrays"].pop(name, None)]
+    _write(directory, manifest)
+    for name in left_out:
+        (directory / f"{name}.npy").unlink()
+
+
+def _write(directory: Path, manifest: Mapping[str, Any]) -> None:
+    partial = directory / f"{MANIFEST}.part"
+    partial.write_text(json.dumps(manifest, indent=1))
+    os.replace(partial, directory / MANIFEST)
 
 
 def open_folder(directory: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:

@@ -68,7 +68,8 @@ class Graph:
         codes: `(n, m) uint8`, each below `2**nbits`; None without codebook.
         degrees: `(n,) uint16`.
         neighbours: `(n, max_degree) uint32`; each list is ascending once it has been through the
-            blob, and 0 beyond the degree. Order carries no meaning.
+            blob, and 0 beyond the degree. Order carries no meaning. None where a folder has them in
+            packed nodes alone.
         vectors: `(n, d) float32` as stored in the table, or None.
         dimension: d.
         subspace_offsets: `(m + 1,) uint32`, where each sub-space begins in a vector; from 0 to d
@@ -85,7 +86,7 @@ class Graph:
     codebook: NDArray[np.float32] | None
     codes: NDArray[np.uint8] | None
     degrees: NDArray[np.uint16]
-    neighbours: NDArray[np.uint32]
+    neighbours: NDArray[np.uint32] | None
     vectors: NDArray[np.float32] | None
     dimension: int
     subspace_offsets: NDArray[np.uint32] | None = None
@@ -122,7 +123,9 @@ def write_sections(graph: Graph, writer: ContainerWriter, stored: Stored = PLAIN
         writer.put("pqcb", graph.codebook.astype("<f4", copy=False))
         writer.put("pqco", graph.codes)
     if graph.max_degree:
-        blocks.write(writer, "adja", "adjt", _adjacency_blocks(graph))
+        if graph.neighbours is None:
+            raise BlobFormatError("graph: its neighbours are in packed nodes alone")
+        blocks.write(writer, "adja", "adjt", _adjacency_blocks(graph, graph.neighbours))
     stored_vectors.put(writer, graph.vectors, stored)
 
 
@@ -200,7 +203,7 @@ def from_arrays(arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -
             codebook=arrays.get("codebook"),
             codes=arrays.get("codes"),
             degrees=arrays["degrees"],
-            neighbours=arrays["neighbours"],
+            neighbours=arrays.get("neighbours"),
             vectors=arrays.get("vectors"),
             dimension=values["dimension"],
             subspace_offsets=arrays.get("subspace_offsets"),
@@ -325,13 +328,13 @@ def _check_subspaces(
         )
 
 
-def _adjacency_blocks(graph: Graph) -> Iterator[memoryview]:
+def _adjacency_blocks(graph: Graph, neighbours: NDArray[np.uint32]) -> Iterator[memoryview]:
     from puffin_ann.blobs.encoding import kernels
 
     out = np.empty(BLOCK_NODES * (3 + MAX_BYTES * graph.max_degree), np.uint8)
     for start in range(0, graph.rows, BLOCK_NODES):
         degrees = np.asarray(graph.degrees[start : start + BLOCK_NODES], np.uint16)
-        lists = np.array(graph.neighbours[start : start + BLOCK_NODES], np.uint32)
+        lists = np.array(neighbours[start : start + BLOCK_NODES], np.uint32)
         beyond = np.arange(graph.max_degree, dtype=np.uint16)[None, :] >= degrees[:, None]
         lists[beyond] = 0xFFFFFFFF
         lists.sort(axis=1)

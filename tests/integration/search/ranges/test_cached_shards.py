@@ -5,12 +5,16 @@ import shutil
 from contextlib import contextmanager
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from puffin_ann import open_index
+from puffin_ann.ann.vamana import packed_policy
+from puffin_ann.ann.vamana.packed import layout, neighbours
 from puffin_ann.errors import EnvironmentProblemError, LocalCopyError
 from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.settings import settings
+from tests.support.falsified.damage import forget_cache
 from tests.support.lifecycle import builds
 
 QUERIES = np.random.default_rng(3).normal(size=(3, builds.DIMENSION)).astype(np.float32)
@@ -58,6 +62,60 @@ def test_any_corrupted_file_of_the_cache_is_unpacked_again(words, how):
             how(file)
             index = open_index(words, builds.INDEX)
             builds.assert_answers(index, words, snapshot, QUERIES, 5)
+
+
+@pytest.fixture
+def wide(catalog):
+    """A table of 600 rows whose index is one graph of packed nodes, brought into the cache."""
+    vectors = np.random.default_rng(0).standard_normal((600, 96)).astype(np.float32)
+    embedding = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 96)
+    rows = pa.table({"id": np.arange(600), "embedding": embedding.cast(pa.list_(pa.float32()))})
+    table = catalog.create_table("demo.words", schema=rows.schema)
+    table.append(rows)
+    declared = builds.declaration(
+        algorithm="vamana", metric="l2", shards=1, partitions_per_shard=1, gate={}
+    )
+    builds.build(declared, "run")
+    return table.refresh(), vectors
+
+
+def assert_nearest_is_found(index, vectors, where=None):
+    for number in (0, 299, 599):
+        found = index.search(vectors[number : number + 1], 1, columns=["id"], where=where)
+        assert found["id"].to_pylist() == [number]
+
+
+def test_links_lie_in_the_cache_once(wide):
+    table, vectors = wide
+    (folder,) = {path.parent for path in (settings().cache_dir / "shards").glob("*/records-*.npy")}
+    assert not {"neighbours.npy", "codes.npy"} & {path.name for path in folder.iterdir()}
+    table.delete("id >= 300 and id < 500")
+    index = open_index(table.refresh(), builds.INDEX)
+    assert_nearest_is_found(index, vectors)
+    assert_nearest_is_found(index, vectors, "id < 310 or id = 599")
+    assert not index.cache.statistics.filled
+    forget_cache()
+    index = open_index(table, builds.INDEX)
+    assert_nearest_is_found(index, vectors)
+    files = [path for path in folder.parent.glob("*/*") if path.name != ".complete"]
+    on_disk = sum(path.stat().st_size for path in files if path.parent.name != "names")
+    assert index.cache.statistics.filled_bytes == on_disk
+
+
+def test_a_shard_whose_packed_nodes_have_another_form_is_brought_again(wide, monkeypatch, caplog):
+    table, vectors = wide
+    form = layout.FORM + 1
+    for module in (layout, packed_policy):
+        monkeypatch.setattr(module, "PACKED", f"records-{form}-rows.npy")
+        monkeypatch.setattr(module, "FRAME", f"frame-{form}-rows.npy")
+    monkeypatch.setattr(neighbours, "OF_ANY_ORDER", f"records-{form}-*.npy")
+    index = open_index(table, builds.INDEX)
+    assert_nearest_is_found(index, vectors)
+    assert not index.damage
+    assert "neither neighbours nor packed nodes" in caplog.text
+    assert index.cache.statistics.filled == 1
+    (there,) = (settings().cache_dir / "shards").glob("*/records-*.npy")
+    assert there.name == f"records-{form}-rows.npy"
 
 
 def test_files_written_over_under_an_open_index_are_told_and_unpacked_again(words):

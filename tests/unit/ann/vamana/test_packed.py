@@ -347,7 +347,7 @@ def test_a_walk_over_everything_gives_the_answers_of_brute_force(
     path = tmp_path_factory.mktemp("space") / "space.npy"
     space = spaces.of_rows(vectors, metric, path)
     neighbours, degrees = some_graph(400, 8, seed)
-    linked = Linked(metric, vectors, space, neighbours, degrees, 3)
+    linked = Linked(metric, vectors, space, neighbours, degrees, 8, 3)
     made = packed_layout.make(vectors, space, neighbours, degrees, threads=1)
     zero_rows = spaces.zero_rows(path) if metric == "cosine" else None
     searcher = Searcher(linked, packed=made, zero_rows=zero_rows, beam="edges")
@@ -373,7 +373,7 @@ def test_records_need_not_be_trusted(width):
         corrupted = made.array.copy()
         where = generator.integers(0, corrupted.size, 10 ** (1 + seed % 5))
         corrupted.reshape(-1)[where] = generator.integers(0, 256, len(where))
-        linked = Linked("l2", vectors, vectors, neighbours, degrees, 0)
+        linked = Linked("l2", vectors, vectors, neighbours, degrees, 12, 0)
         searcher = Searcher(
             linked, packed=packed_layout.PackedNodes(made.layout, made.frame, corrupted)
         )
@@ -398,8 +398,9 @@ def test_one_row_far_away_does_not_move_the_origin():
 
 def test_rows_that_are_all_alike_have_records():
     for space in (np.zeros((300, 96), np.float32), np.ones((300, 96), np.float32)):
-        linked = Linked("l2", space, space, *some_graph(300, 8), 0)
-        made = packed_layout.make(space, space, linked.neighbours, linked.degrees, threads=1)
+        neighbours, degrees = some_graph(300, 8)
+        linked = Linked("l2", space, space, neighbours, degrees, 8, 0)
+        made = packed_layout.make(space, space, neighbours, degrees, threads=1)
         ids, distances = Searcher(linked, packed=made).search(space[:2], 5, width=20)
         assert (distances == 0).all()
         assert (ids >= 0).all()

@@ -1,6 +1,7 @@
 """What a Vamana shard's searches read: packed nodes where they pay, whatever is asked for."""
 
 import os
+import shutil
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -39,29 +40,44 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The same shard with its links, and without packed nodes."""
+    where = tmp_path_factory.mktemp("whole")
+    opened("vamana", normal(ROWS, WIDE), where, searched=False)
+    return where / "shard"
+
+
+@pytest.fixture(scope="module")
 def coded(tmp_path_factory):
+    """The same shard with codes, and without packed nodes."""
     where = tmp_path_factory.mktemp("coded")
     assert opened("vamana", normal(ROWS, WIDE), where, beam="pq").beam == "pq"
     return where / "shard"
+
+
+@pytest.fixture(scope="module")
+def by_beam(folder, coded):
+    """Of each beam, a folder that it can be opened of."""
+    return {"full": folder, "edges": folder, "pq": coded}
 
 
 def allow(monkeypatch, **settings):
     monkeypatch.setattr(packed_policy, "settings", lambda: Settings(**settings))
 
 
-def without_records(folder, tmp_path):
-    """Return a copy of a shard's folder that lacks its packed nodes."""
+def without_records(whole, tmp_path):
+    """Return a copy of a shard's folder of which nothing tells whether it has packed nodes."""
     copy = tmp_path / "copy"
     copy.mkdir()
-    for path in folder.iterdir():
-        if path.name not in (PACKED, FRAME):
+    for path in whole.iterdir():
+        if path.name != FRAME:
             os.link(path, copy / path.name)
     return copy
 
 
 @pytest.mark.parametrize("beam", ["full", "pq", "edges"])
-def test_a_beam_can_be_forced(beam, folder, coded):
-    shard = ENGINE.open(coded if beam == "pq" else folder, beam)
+def test_a_beam_can_be_forced(beam, by_beam):
+    shard = ENGINE.open(by_beam[beam], beam)
     assert shard.beam == beam
     queries = normal(40, WIDE, 1)
     answers = shard.search(queries, 10, width=200)
@@ -70,8 +86,8 @@ def test_a_beam_can_be_forced(beam, folder, coded):
 
 
 @pytest.mark.parametrize("beam", ["full", "pq", "edges"])
-def test_each_query_of_a_batch_may_have_a_width_of_its_own(beam, folder, coded):
-    shard = ENGINE.open(coded if beam == "pq" else folder, beam)
+def test_each_query_of_a_batch_may_have_a_width_of_its_own(beam, by_beam):
+    shard = ENGINE.open(by_beam[beam], beam)
     queries, widths = normal(12, WIDE, 1), np.array([10, 80, 10**9] * 4)
     ids, distances = shard.search(queries, 10, width=widths)
     for place, width in enumerate(widths.tolist()):
@@ -107,23 +123,23 @@ def test_narrow_rows_and_small_shards_are_searched_without_records(tmp_path):
 @pytest.mark.parametrize(
     "limit", [{"records_max_bytes": 1_000_000}, {"cache_max_bytes": 20_000_000}]
 )
-def test_records_stay_below_what_the_settings_allow(limit, folder, tmp_path, monkeypatch):
+def test_records_stay_below_what_the_settings_allow(limit, folder, whole, tmp_path, monkeypatch):
     allow(monkeypatch, **limit)
     assert ENGINE.open(folder).beam == "full"
-    copy = without_records(folder, tmp_path)
+    copy = without_records(whole, tmp_path)
     assert ENGINE.open(copy).beam == "full"
     assert not (copy / PACKED).exists()
 
 
-def test_records_are_not_made_on_a_disk_nearly_full(folder, tmp_path, monkeypatch):
-    copy = without_records(folder, tmp_path)
+def test_records_are_not_made_on_a_disk_nearly_full(whole, tmp_path, monkeypatch):
+    copy = without_records(whole, tmp_path)
     free = SimpleNamespace(free=1_000_000)
     monkeypatch.setattr(packed_policy.shutil, "disk_usage", lambda _: free)
     assert ENGINE.open(copy).beam == "full"
 
 
-def test_a_shard_that_cannot_be_written_beside_is_searched_without(folder, tmp_path, monkeypatch):
-    copy = without_records(folder, tmp_path)
+def test_a_shard_that_cannot_be_written_beside_is_searched_without(whole, tmp_path, monkeypatch):
+    copy = without_records(whole, tmp_path)
 
     def refuse(**_):
         raise PermissionError("read-only")
@@ -133,8 +149,8 @@ def test_a_shard_that_cannot_be_written_beside_is_searched_without(folder, tmp_p
     assert ENGINE.open(copy, "edges").beam == "edges"  # in memory
 
 
-def test_missing_records_are_made_when_a_shard_is_opened(folder, tmp_path):
-    copy = without_records(folder, tmp_path)
+def test_missing_records_are_made_when_a_shard_is_opened(folder, whole, tmp_path):
+    copy = without_records(whole, tmp_path)
     (copy / "records-1-otherwise.npy").write_bytes(b"of another machine")
     assert ENGINE.open(copy).beam == "edges"
     for name in (PACKED, FRAME):
@@ -144,8 +160,8 @@ def test_missing_records_are_made_when_a_shard_is_opened(folder, tmp_path):
 
 
 @pytest.mark.parametrize("name", [PACKED, FRAME])
-def test_records_cut_short_are_made_anew(name, folder, tmp_path, caplog):
-    copy = without_records(folder, tmp_path)
+def test_records_cut_short_are_made_anew(name, folder, whole, tmp_path, caplog):
+    copy = without_records(whole, tmp_path)
     for file_name in (PACKED, FRAME):
         whole = (folder / file_name).read_bytes()
         (copy / file_name).write_bytes(whole[: len(whole) // 2] if file_name == name else whole)
@@ -155,26 +171,25 @@ def test_records_cut_short_are_made_anew(name, folder, tmp_path, caplog):
 
 
 def test_codes_are_stored_where_searches_will_read_them_and_nowhere_else(
-    folder, coded, tmp_path, monkeypatch
+    coded, whole, tmp_path, monkeypatch
 ):
-    assert graph_blob.open(folder).codes is None  # it has packed nodes
+    assert graph_blob.open(whole).codes is None  # searches would make packed nodes
     assert graph_blob.open(coded).codes.shape == (ROWS, WIDE // 4)
-    assert ENGINE.open(folder, "pq").beam == "full"  # there is nothing else
+    assert ENGINE.open(whole, "pq").beam == "full"  # there is nothing else
     long, short = 320, 200
     for rows, dim in ((ROWS, 24), (short, long)):  # narrow ones, and so few that all are compared
         opened("vamana", normal(rows, dim), tmp_path / f"{rows}-{dim}")
         assert graph_blob.open(tmp_path / f"{rows}-{dim}" / "shard").codes is None
     allow(monkeypatch, records_max_bytes=1_000_000)
     for beam, stored in (("auto", (ROWS, 5)), ("full", None), ("edges", None)):
-        opened("vamana", normal(ROWS, long), tmp_path / beam, beam=beam, pq_m=5)
+        opened("vamana", normal(ROWS, long), tmp_path / beam, beam=beam, pq_m=5, searched=False)
         codes = graph_blob.open(tmp_path / beam / "shard").codes
         assert (None if codes is None else codes.shape) == stored
 
 
-def test_resident_bytes_are_what_the_beam_reads(folder, coded):
+def test_resident_bytes_are_what_the_beam_reads(folder, by_beam):
     vectors, rows = ROWS * WIDE * 4, ROWS
-    sizes = {beam: ENGINE.open(folder, beam).resident_bytes for beam in ("full", "edges")}
-    sizes["pq"] = ENGINE.open(coded).resident_bytes
+    sizes = {beam: ENGINE.open(where, beam).resident_bytes for beam, where in by_beam.items()}
     assert sizes["edges"] == vectors + (folder / PACKED).stat().st_size - 128
     assert sizes["full"] == vectors + rows * (32 * 4 + 2)
     assert sizes["pq"] == sizes["full"] + rows * WIDE // 4
@@ -312,7 +327,8 @@ np.savez(sys.argv[3], ids=ids, distances=distances)
 def test_every_level_of_vector_instructions_finds_the_same(level, folder, tmp_path):
     if level == "avx2" and simd.LEVEL == "portable":
         level = "portable"  # this machine has no other
-    copy = without_records(folder, tmp_path)
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)  # of another order, where that is one
     subprocess.run(
         [sys.executable, "-c", ELSEWHERE, str(copy), level, str(tmp_path / "got.npz")],
         env={**os.environ, "PUFFIN_ANN_SIMD": level},

@@ -126,6 +126,11 @@ class Layout:
         return self.dim * self.bits // LANES * fastscan.GROUP_BYTES
 
     @property
+    def block_bytes(self) -> int:
+        """Bytes of a block with all of these."""
+        return self.code_bytes + kernels_edges.TAIL_BYTES
+
+    @property
     def most(self) -> int:
         """Room for neighbours."""
         return self.blocks * fastscan.BLOCK
@@ -133,8 +138,7 @@ class Layout:
     @property
     def stride(self) -> int:
         """Bytes of a packed node."""
-        edges = self.blocks * (self.code_bytes + kernels_edges.TAIL_BYTES)
-        return kernels.HEAD_BYTES + self.row_bytes + edges
+        return kernels.HEAD_BYTES + self.row_bytes + self.blocks * self.block_bytes
 
 
 @dataclass(frozen=True, eq=False)
