@@ -53,18 +53,17 @@ class Bench:
         return out.getvalue()
 
     def built(self, vectors):
-        return self.unpacked(
-            self.blob(self.made.build(vectors, metric=self.metric, **self.given(vectors, 2)))
-        )
+        made = self.made.build(vectors, metric=self.metric, **self.given(vectors, 2))
+        return self.unpacked(self.blob(made), searched=False)
 
     def inserted(self, folder, added, deleted=None, threads=2):
         return self.blob(
             self.made.insert(folder, added, deleted=deleted, **self.given(added, threads))
         )
 
-    def unpacked(self, blob):
+    def unpacked(self, blob, searched=True):
         folder = self.new()
-        self.made.unpack(io.BytesIO(blob), folder)
+        self.made.unpack(io.BytesIO(blob), folder, searched=searched)
         return folder
 
     def opened(self, blob):
