@@ -134,7 +134,7 @@ def _grammar() -> "ParserElement":
     )
     levels = [(Suppress(word), *rest) for word, *rest in joints]
     grammar: ParserElement = infix_notation(part, levels)  # type: ignore[no-untyped-call]
-    return grammar
+    return grammar.parse_with_tabs()  # else those in text become spaces
 
 
 def _as_parsed(token: re.Match[str]) -> str:

@@ -292,6 +292,17 @@ def test_an_expression_is_told_as_it_would_be_written(where, says):
     assert expression_in_words(where) == says
 
 
+def test_text_is_compared_as_it_is_written_tabs_included():
+    rows = pa.table({"word": ["a\tb", "a b", "a       b", None]})
+    for where, same in (
+        ("word = 'a\tb'", [0]),
+        ("word\tin ('a\tb', 'x')", [0]),
+        ("word not like 'a\t%'", [1, 2]),
+    ):
+        condition = read(where)
+        assert np.flatnonzero(rows_that_match(condition, rows)).tolist() == same
+
+
 def test_conditions_written_alike_have_one_key():
     assert read("id > 1").key == read("id  >  1").key
     assert read("id > 1").key != read("id > 2").key
