@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from pyiceberg.expressions import BooleanExpression
 
 from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.lake.read.conditions.text import nested_too_deep
 from puffin_ann.search.bound_version import BoundVersion
 from puffin_ann.search.cache.local_cache import CacheStatistics
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
@@ -147,7 +148,10 @@ class Index(BoundVersion):
         if where is None:
             return None
         enter("find the rows of the condition")
-        found = self._conditions.rows(self.table, self.version, self.view, where, self._kept)
+        try:
+            found = self._conditions.rows(self.table, self.version, self.view, where, self._kept)
+        except RecursionError:  # statistics are asked from farther down the stack than it was read
+            raise nested_too_deep() from None
         return None if found.condition.is_always_true else found
 
     def _count_scanned(self, allowed: AllowedRows | None) -> int:

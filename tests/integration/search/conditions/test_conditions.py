@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.expressions import AlwaysTrue, EqualTo, Or
 
 from puffin_ann import open_index
 from puffin_ann.ann.exact import compared_rows
@@ -277,6 +277,30 @@ def test_what_cannot_be_a_condition_is_told(words):
         index.search(QUERIES, 1, where="nope = 1")
     with pytest.raises(QueryError, match="of type long"):
         index.within(QUERIES, 1.0, where="id = 'x'")
+
+
+def test_a_condition_that_is_nested_too_deep_is_refused_wherever_that_shows(words):
+    builds.build(builds.declaration(), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    said = []
+
+    def answered(depth):
+        where = EqualTo("id", 0)
+        for number in range(depth):
+            where = Or(where, EqualTo("id", number))
+        try:
+            return len(index.search(QUERIES, 1, where=where)) == len(QUERIES)
+        except QueryError as error:
+            said.append(str(error))
+            return False
+
+    shallow, deep = 1, 1000
+    while deep - shallow > 1:
+        middle = (shallow + deep) // 2
+        shallow, deep = (middle, deep) if answered(middle) else (shallow, middle)
+    assert 50 < shallow < 999
+    assert not any(answered(depth) for depth in range(deep, deep + 12))
+    assert all("nested too deep" in what for what in said)
 
 
 def test_a_condition_that_all_rows_satisfy_is_none(words):

@@ -46,7 +46,13 @@ from pyiceberg.types import FloatType, IcebergType, NestedField, StringType, Str
 
 from puffin_ann.errors import ColumnNotFoundError, QueryError
 from puffin_ann.lake.read.conditions.quick_text import quick_tree
-from puffin_ann.lake.read.conditions.text import EXAMPLE, parsed, quoted, shortened
+from puffin_ann.lake.read.conditions.text import (
+    EXAMPLE,
+    nested_too_deep,
+    parsed,
+    quoted,
+    shortened,
+)
 from puffin_ann.lake.read.conditions.tree import TRUE, Node, leaves, tree_of
 from puffin_ann.lake.read.conditions.values import (
     FLOATS,
@@ -124,7 +130,10 @@ def read_condition(where: str | BooleanExpression, schema: Schema, owner: str) -
         needed = {leaf.field_id for leaf in leaves(tree)}
         return _condition(where, schema, owner, tree, needed)
     expression, bound, tree, needed = _normal_form(where, schema, owner)
-    found = _condition(where, schema, owner, tree, needed)
+    try:
+        found = _condition(where, schema, owner, tree, needed)
+    except RecursionError:
+        raise nested_too_deep() from None
     found.__dict__["_normal"] = expression, bound
     return found
 
@@ -147,9 +156,7 @@ def _normal_form(
         bound = bind(schema, expression, case_sensitive=True)
         tree = tree_of(bound)
     except RecursionError:
-        raise QueryError(
-            "where: the condition is nested too deep; use in (...) for lists"
-        ) from None
+        raise nested_too_deep() from None
     return expression, bound, tree, {path[0].field_id for path in normal.paths.values()}
 
 

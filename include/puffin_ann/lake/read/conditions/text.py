@@ -47,6 +47,11 @@ def quoted(where: str) -> str:
     return repr(shortened(where))
 
 
+def nested_too_deep() -> QueryError:
+    """Return what refuses a condition that takes more of Python's stack than there is."""
+    return QueryError("where: the condition is nested too deep; use in (...) for lists")
+
+
 @lru_cache(maxsize=64)  # one of sixteen comparisons takes milliseconds to read
 def parsed(where: str) -> BooleanExpression:
     """Return a condition as an expression.
@@ -71,9 +76,7 @@ def parsed(where: str) -> BooleanExpression:
             f"where {quoted(where)} cannot be read{_why(where, written, error.loc)}"
         ) from None
     except RecursionError:
-        raise QueryError(
-            "where: the condition is nested too deep; use in (...) for lists"
-        ) from None
+        raise nested_too_deep() from None
     except (ValueError, TypeError):
         # What can be read and is refused all the same: the parser's own words are of its code.
         says = "like takes text that ends with its only %, such as 'begins%'"

@@ -303,6 +303,20 @@ def test_text_is_compared_as_it_is_written_tabs_included():
         assert np.flatnonzero(rows_that_match(condition, rows)).tolist() == same
 
 
+def test_a_condition_that_is_nested_deeper_than_python_goes_is_refused_at_every_depth():
+    said = []
+    for depth in range(20, 600, 20):
+        nested = EqualTo("id", 0)
+        for number in range(depth):
+            nested = (Or, And)[number % 2](nested, EqualTo("id", number))
+        try:
+            read(nested)
+        except QueryError as error:
+            said.append(str(error))
+    assert 10 < len(said) < 28
+    assert all("nested too deep" in what for what in said)
+
+
 def test_conditions_written_alike_have_one_key():
     assert read("id > 1").key == read("id  >  1").key
     assert read("id > 1").key != read("id > 2").key
