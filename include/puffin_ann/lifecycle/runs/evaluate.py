@@ -3,6 +3,8 @@
 import logging
 import zlib
 
+from pyiceberg.table import Table
+
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import StagingError
 from puffin_ann.lake.catalog.tables import load_table
@@ -20,7 +22,7 @@ from puffin_ann.lifecycle.runtime.run_ids import safe_run_id
 from puffin_ann.lifecycle.runtime.workspace import Workspace, workspaces_for
 from puffin_ann.search.open_index import require_snapshot
 from puffin_ann.search.version.indexed_column import require_indexed_column
-from puffin_ann.search.version.snapshot_view import live_state
+from puffin_ann.search.version.snapshot_view import LiveState, live_state
 from puffin_ann.search.version.versions import require_versions
 
 log = logging.getLogger("puffin_ann")
@@ -31,6 +33,8 @@ def plan_evaluation(
     declaration: IndexDeclaration, *, run_id: str, queries: int | None = None
 ) -> RunRef:
     """Pin what is measured: the table's current snapshot, and rows of it as queries.
+
+    They are compared as the published index compares them, whatever was declared since.
 
     Called again with the same run id, it returns the plan that is there.
 
@@ -52,17 +56,15 @@ def plan_evaluation(
     run, staging = workspace.run, workspace.staging
     plan = done(staging, PLAN, BuildPlan)
     if plan is None:
-        versions = require_versions(table, declaration.name)
+        live = live_state(table, require_snapshot(table, None).snapshot_id)
         # Other rows than those of the gate, and of the evaluation before.
         options = {"queries": queries or declaration.evaluate.queries, "k": declaration.gate.k}
-        measured = declaration.model_copy(
+        measured = _as_published(declaration, table, live).model_copy(
             update={
                 "seed": zlib.crc32(run.run_id.encode()),
                 "gate": type(declaration.gate).model_validate(options),
             }
         )
-        live = live_state(table, require_snapshot(table, None).snapshot_id)
-        require_indexed_column(table, versions, table.schema(), live)
         plan = store(staging, PLAN, plan_of_whole_table(measured, table, run.run_id, live))
     log.info(
         "evaluate: run %s measures %s by %d queries on snapshot %d, %d rows",
@@ -73,6 +75,29 @@ def plan_evaluation(
         plan.expected_rows,
     )
     return run
+
+
+def _as_published(declaration: IndexDeclaration, table: Table, live: LiveState) -> IndexDeclaration:
+    """Return a declaration of the column and metric that searches answer by.
+
+    What was declared since, and is not built yet, is not what they find.
+    """
+    versions = require_versions(table, declaration.name)
+    schema = table.schema()
+    answering = require_indexed_column(table, versions, schema, live)[0]
+    column = schema.find_column_name(answering.field_id) or declaration.column
+    found = {"column": column, "metric": answering.routing.metric}
+    declared = {"column": declaration.column, "metric": declaration.metric}
+    if found != declared:
+        log.warning(
+            "evaluate: index %s is declared by %s of column %r and measured as it is published, by "
+            "%s of column %r",
+            declaration.name,
+            declaration.metric,
+            declaration.column,
+            *reversed(found.values()),
+        )
+    return declaration.model_copy(update=found)
 
 
 def finish(run: RunRef) -> Evaluation:

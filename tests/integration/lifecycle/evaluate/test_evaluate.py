@@ -53,6 +53,26 @@ def test_rows_equal_to_a_query_count_neither_way(built):
     assert evaluated("evaluate-1").recall == 1.0
 
 
+@pytest.mark.parametrize(
+    ("changed", "renamed"), [({"metric": "ip"}, False), ({"column": "other"}, False), ({}, True)]
+)
+def test_what_is_published_is_measured_whatever_was_declared_since(
+    catalog, caplog, changed, renamed
+):
+    rows = builds.rows(range(60))
+    rows = rows.append_column("other", builds.rows(range(60), seed=7)["embedding"])
+    table = catalog.create_table("demo.words", schema=rows.schema)
+    table.append(rows)
+    builds.build(DECLARED, "build-1")
+    if renamed:  # and the declaration has the former name
+        with table.refresh().update_schema() as update:
+            update.rename_column("embedding", "vector")
+    declared = builds.declaration(evaluate={"queries": 20}, **changed)
+    found = measure(InProcess(), plan_evaluation(declared, run_id="evaluate-1"))
+    assert (found.recall, found.queries) == (1.0, 20)
+    assert "measured as it is published, by l2 of column" in caplog.text
+
+
 def test_an_index_that_misses_rows_is_found_out(built, monkeypatch):
     """The rows of one partition are never looked at, as if the index had lost them."""
     from puffin_ann.search.index import Index
