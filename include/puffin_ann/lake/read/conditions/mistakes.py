@@ -14,8 +14,12 @@ _TOKEN = re.compile(
     | (?P<sign><=|>=|==|!=|<>|[<>=(),])""",
     re.VERBOSE,
 )
-_UNQUOTED = re.compile(r"""[^\s<>=!(),'"]+""")
+_UNQUOTED = re.compile(r"""(?:(?!\.")[^\s<>=!(),'"])+""")
 """What is between spaces and signs: meant to be a name, if it begins as one."""
+_BACKTICKS = re.compile(r"`([^`]+)`")
+_READ_TEXT = re.compile(r"'(?:[^'\n\r\\]|''|\\(?:[^x]|x[0-9a-fA-F]+))*'")
+"""Text as PyIceberg's parser reads it."""
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _COMPARISONS = frozenset(("<", "<=", ">", ">=", "=", "==", "!=", "<>"))
 _DIFFERENT = ("!=", "<>")
 _UNCOMPARED, _BOOLEANS, _INFINITY = ("null", "nan"), ("true", "false"), ("inf", "infinity")
@@ -32,11 +36,25 @@ def mistake_in(where: str) -> str | None:
     found = list(_TOKEN.finditer(where))
     tokens = [(str(token.lastgroup), token[0]) for token in found]
     return (
-        _compared_with_null(tokens)
+        _unread_text(tokens)
+        or _compared_with_null(tokens)
         or _compared_with_name(tokens)
+        or _chained(tokens)
         or next(filter(None, map(_unlisted, _lists(tokens))), None)
         or _misspelt_name(where, found)
     )
+
+
+def _unread_text(tokens: Sequence[_Token]) -> str | None:
+    """Tell of text that the parser ends elsewhere, or nowhere."""
+    for kind, content in tokens:
+        if kind == "text" and not _READ_TEXT.fullmatch(content):
+            return (
+                f"{_begun(content)!r} has a line break, or a backslash that escapes what follows; "
+                "such text is not read; from Python, pass an expression of PyIceberg's, such as "
+                "EqualTo('word', 'C:\\\\')"
+            )
+    return None
 
 
 def _compared_with_null(tokens: Sequence[_Token]) -> str | None:
@@ -103,6 +121,22 @@ def _compared_with_name(tokens: Sequence[_Token]) -> str | None:
     return None
 
 
+def _chained(tokens: Sequence[_Token]) -> str | None:
+    """Tell how to write two comparisons that share what is between them."""
+    for (_, first), (_, sign), (kind, middle), (_, other), (_, last) in zip(
+        tokens, tokens[1:], tokens[2:], tokens[3:], tokens[4:], strict=False
+    ):
+        if sign in _COMPARISONS and other in _COMPARISONS:
+            first, middle, last = _begun(first), _begun(middle), _begun(last)
+            instead = "each by itself, joined by and"
+            if kind == "name":
+                instead = (
+                    f"{middle} {_MIRRORED.get(sign, sign)} {first} and {middle} {other} {last}"
+                )
+            return f"{first} {sign} {middle} {other} {last} is two comparisons; write {instead}"
+    return None
+
+
 def _as_value(name: str) -> str:
     """Return how to write what is read as a name, and was meant to be a value."""
     if name.lower() in _INFINITY:
@@ -112,6 +146,9 @@ def _as_value(name: str) -> str:
 
 def _misspelt_name(where: str, tokens: Sequence[re.Match[str]]) -> str | None:
     """Tell of a name that cannot be read as it is written."""
+    backticks = _BACKTICKS.search(where)
+    if backticks:
+        return f'names are quoted by double quotes, not by backticks: "{_begun(backticks[1])}"'
     for token, following in pairwise(tokens):
         names = token[0], following[0]
         if token.end() == following.start() and all(name.startswith('"') for name in names):
