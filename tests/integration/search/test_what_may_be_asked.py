@@ -61,6 +61,7 @@ def test_rows_that_live_without_a_usable_vector_are_not_said_to_be_missing(words
 
 
 FLAT = [1.0] * builds.DIMENSION
+LIST_VIEW = pa.list_view(pa.float32())
 
 
 @pytest.mark.parametrize(
@@ -151,6 +152,30 @@ def test_columns_of_lists_are_queries(words):
     assert index.search(column[:0], 3).num_rows == 0
     assert index.search(np.array(rows[:0]).reshape(0, builds.DIMENSION), 3).num_rows == 0
     assert index.within(column, 3.0).equals(index.within(np.array(rows), 3.0))
+
+
+def test_columns_of_objects_are_queries_where_each_is_a_vector(words):
+    builds.build(builds.declaration(), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    rows = np.stack([QUERY, QUERY[::-1]])
+    expected = index.search(rows, 3)
+    column = np.empty(2, object)
+    column[:] = list(rows)
+    lists = np.empty(2, object)
+    lists[:] = rows.tolist()
+    for queries in (column, lists, pa.array(list(rows), LIST_VIEW)):
+        assert index.search(queries, 3).equals(expected)
+    column[1] = rows[1, 1:]
+    lists[1] = [True] * builds.DIMENSION
+    for queries, message in (
+        (column, "not numbers of one dimension"),
+        (lists, "queries hold true and false"),
+        (pa.table({"embedding": list(rows)}), r"a table; give one of its columns: table\['"),
+        (pa.array([list(rows[0]), None], LIST_VIEW), "queries hold null"),
+        (pa.array([*FLAT[1:], None]), "queries hold null"),
+    ):
+        with pytest.raises(QueryError, match=message):
+            index.search(queries, 3)
 
 
 def test_columns_that_hold_no_query_somewhere_are_refused_with_the_place(words):

@@ -143,6 +143,8 @@ def _as_float32(queries: ArrayLike, dimension: int) -> NDArray[np.float32]:
     Raises:
         QueryError: they are none.
     """
+    if isinstance(queries, pa.Table | pa.RecordBatch):
+        raise QueryError("queries are a table; give one of its columns: table['embedding']")
     try:
         if isinstance(queries, pa.Array | pa.ChunkedArray | pa.Scalar):
             queries = _of_arrow(queries, dimension)
@@ -151,6 +153,8 @@ def _as_float32(queries: ArrayLike, dimension: int) -> NDArray[np.float32]:
         # An array stays what it is, since a mask would be lost.
         given = queries if isinstance(queries, np.ndarray) else np.asarray(queries)
         _require_array_of_numbers(given)
+        if given.dtype == object and given.ndim == 1:  # of other libraries' columns, one a vector
+            given = np.asarray(given.tolist())
         with np.errstate(over="ignore"):
             return np.ascontiguousarray(given, dtype=np.float32)
     except (TypeError, ValueError, OverflowError) as error:
@@ -168,6 +172,8 @@ def _of_arrow(queries: pa.Array | pa.ChunkedArray | pa.Scalar, dimension: int) -
     if isinstance(queries.type, pa.BaseExtensionType):
         queries = queries.cast(queries.type.storage_type)
     if not isinstance(queries.type, pa.ListType | pa.LargeListType | pa.FixedSizeListType):
+        if queries.null_count:
+            raise QueryError("queries hold null; give numbers")
         return np.asarray(queries)
     if queries.null_count:
         first = pc.index(pc.is_null(queries), True).as_py()
