@@ -59,6 +59,11 @@ from puffin_ann.numba_kernels import inlined, kernel
 
 NOBODY = np.uint64(0xFFFFFFFFFFFFFFFF)
 """Stands for no candidate; greater than every one."""
+AMONG_DELETED = 4
+"""How much wider a query is searched again that lies among deleted rows: as many of those as live
+rows are kept were nearer than any of these. A walk comes to the live rows by few ways then, and
+they lie on all sides. Of 12,000 × 96 in 20 clusters, one of them deleted, a width of 64 found 0.88
+of the nearest to queries in that one, and 0.99 to others; so much wider it finds 0.99 of both."""
 PASSED = np.uint64(3)
 """Once the pool is full, deleted rows are passed through only among the nearest 1 / this of it."""
 
@@ -67,6 +72,35 @@ PASSED = np.uint64(3)
 def passed_room(keep, deleted_rows):  # type: ignore[no-untyped-def]
     """Return how many deleted rows are held; at least 1, for the row that a search begins at."""
     return max(1, min(keep, deleted_rows))
+
+
+@inlined
+def kept_among_deleted(keep, live, rows):  # type: ignore[no-untyped-def]
+    """Return how many candidates are kept of a query that lies among deleted rows, see above.
+
+    Where fewer than half of the rows live it is as many as else: most of those searches are ones
+    under a condition, whose width was chosen for that.
+    """
+    return min(AMONG_DELETED * keep, live) if live < rows <= 2 * live else keep
+
+
+@inlined
+def expect_deleted(passed, keep):  # type: ignore[no-untyped-def]
+    """Have `is_among_deleted` see how many deleted rows a search will hold."""
+    if U64(len(passed)) > keep:
+        passed[keep - U64(1)] = NOBODY
+
+
+@inlined
+def is_among_deleted(passed, keep, nearest):  # type: ignore[no-untyped-def]
+    """Tell whether so many deleted rows as live ones are kept are nearer than the nearest live one.
+
+    Args:
+        passed: of the search, after `expect_deleted`.
+        keep: how many live rows are kept.
+        nearest: the nearest live row that was found.
+    """
+    return U64(len(passed)) > keep and passed[keep - U64(1)] < nearest
 
 
 @inlined

@@ -16,9 +16,12 @@ from puffin_ann.ann.graph.kernels_answer import (
 from puffin_ann.ann.graph.kernels_beam import LINE, PREFETCHED, find_unseen, prefetch_list
 from puffin_ann.ann.graph.kernels_frontier import (
     NOBODY,
+    expect_deleted,
     insert,
+    is_among_deleted,
     is_deleted,
     keep_live,
+    kept_among_deleted,
     leads_to_deleted,
     let_in,
     mark,
@@ -227,20 +230,26 @@ def search(
     upper, batch = UpperLayers(*upper_fields), QueryBatch(*batch_fields)
     stamps, live = batch.stamps, batch.live
     rows, k = len(stamps), batch.ids.shape[1]
-    widest = candidates_kept(batch.widths.max(), k, live)
+    widest = kept_among_deleted(candidates_kept(batch.widths.max(), k, live), live, rows)
     pool = np.empty(widest + 1, np.uint64)
     passed = np.empty(passed_room(ROOM * widest, rows - live) + 1, np.uint64)
     keys = np.empty(k + batch.spare, np.uint64)
     unseen = np.empty(graph.stride + 1, np.uint32)
     for q in range(len(batch.queries)):
-        stamp = next_stamp(stamps, stamp)
         keep = candidates_kept(batch.widths[q], k, live)
+        among = kept_among_deleted(keep, live, rows)
         at = q * space.dim
         begin = np.int64(descend(product, space, upper, graph.entry, moved, at))
-        room = passed_room(ROOM * keep, rows - live)
-        pools = Pools(pool, keep, passed[: room + 1], batch.deleted)
-        visited = Visited(stamps, np.uint8(stamp), unseen)
-        size = beam(product, space, graph, begin, moved, at, pools, visited)
+        while True:
+            stamp = next_stamp(stamps, stamp)
+            held = passed[: passed_room(ROOM * keep, rows - live) + 1]
+            expect_deleted(held, U64(keep))
+            pools = Pools(pool, keep, held, batch.deleted)
+            visited = Visited(stamps, np.uint8(stamp), unseen)
+            size = beam(product, space, graph, begin, moved, at, pools, visited)
+            if keep == among or not (size and is_among_deleted(held, U64(keep), pool[0])):
+                break
+            keep = among
         answer_from(batch, q, pool, found_enough(size, keep, batch.deleted), keys)
     return stamp
 

@@ -20,8 +20,11 @@ from puffin_ann.ann.graph.kernels_answer import (
 from puffin_ann.ann.graph.kernels_beam import beam, find_unseen, prefetch_list
 from puffin_ann.ann.graph.kernels_frontier import (
     NOBODY,
+    expect_deleted,
+    is_among_deleted,
     is_deleted,
     keep_live,
+    kept_among_deleted,
     leads_to_deleted,
     mark,
     next_open,
@@ -94,19 +97,25 @@ def search_full(
     batch = QueryBatch(*batch_fields)
     stamps, live = batch.stamps, batch.live
     rows, k = len(stamps), batch.ids.shape[1]
-    widest = candidates_kept(batch.widths.max(), k, live)
+    widest = kept_among_deleted(candidates_kept(batch.widths.max(), k, live), live, rows)
     pool = np.empty(widest + 1, np.uint64)
     passed = np.empty(passed_room(widest, rows - live) + 1, np.uint64)
     keys = np.empty(k + batch.spare, np.uint64)
     unseen = np.empty(graph.stride + 1, np.uint32)
     trail = np.empty(0, np.uint64)
     for q in range(len(batch.queries)):
-        stamp = next_stamp(stamps, stamp)
         keep = candidates_kept(batch.widths[q], k, live)
-        room = passed_room(keep, rows - live)
-        pools = Pools(pool, keep, passed[: room + 1], batch.deleted)
-        visited = Visited(stamps, np.uint8(stamp), unseen)
-        size, _ = beam(space, graph, moved, q * space.dim, pools, visited, trail)
+        among = kept_among_deleted(keep, live, rows)
+        while True:
+            stamp = next_stamp(stamps, stamp)
+            held = passed[: passed_room(keep, rows - live) + 1]
+            expect_deleted(held, U64(keep))
+            pools = Pools(pool, keep, held, batch.deleted)
+            visited = Visited(stamps, np.uint8(stamp), unseen)
+            size, _ = beam(space, graph, moved, q * space.dim, pools, visited, trail)
+            if keep == among or not (size and is_among_deleted(held, U64(keep), pool[0])):
+                break
+            keep = among
         answer_from(batch, q, pool, found_enough(size, keep, batch.deleted), keys)
     return stamp
 
@@ -207,7 +216,7 @@ def search_codes(
     dim, w = space.dim, U64(space.dim)
     stamps, live = batch.stamps, batch.live
     rows, k = len(stamps), batch.ids.shape[1]
-    widest = candidates_kept(batch.widths.max(), k, live)
+    widest = kept_among_deleted(candidates_kept(batch.widths.max(), k, live), live, rows)
     pool = np.empty(widest + 1, np.uint64)
     passed = np.empty(passed_room(widest, rows - live) + 1, np.uint64)
     keys = np.empty(k + batch.spare, np.uint64)
@@ -215,8 +224,8 @@ def search_codes(
     tables = np.empty((subspaces, count), np.float32)
     flat = tables.reshape(-1)
     for q in range(len(batch.queries)):
-        stamp = next_stamp(stamps, stamp)
         keep = candidates_kept(batch.widths[q], k, live)
+        among = kept_among_deleted(keep, live, rows)
         query = moved[q * dim : (q + 1) * dim]
         fill_tables(words, codewords.offsets, query, by_product, tables)
         floor = F32(0)
@@ -224,10 +233,16 @@ def search_codes(
             for j in range(subspaces):
                 floor += tables[j].min()
         estimator = Estimator(flat, U64(count), floor, codewords.codes, U64(subspaces))
-        room = passed_room(keep, rows - live)
-        pools = Pools(pool, keep, passed[: room + 1], batch.deleted)
-        visited = Visited(stamps, np.uint8(stamp), unseen)
-        size = _beam_codes(estimator, graph, pools, visited)
+        while True:
+            stamp = next_stamp(stamps, stamp)
+            held = passed[: passed_room(keep, rows - live) + 1]
+            expect_deleted(held, U64(keep))
+            pools = Pools(pool, keep, held, batch.deleted)
+            visited = Visited(stamps, np.uint8(stamp), unseen)
+            size = _beam_codes(estimator, graph, pools, visited)
+            if keep == among or not (size and is_among_deleted(held, U64(keep), pool[0])):
+                break
+            keep = among
         for i in range(U64(size)):
             for z in range(U64(0), w, U64(16)):
                 prefetch(vectors, row_of(pool[i]) * w + z)

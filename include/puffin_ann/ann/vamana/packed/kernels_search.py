@@ -9,7 +9,12 @@ from numpy.typing import NDArray
 from puffin_ann.ann.core.types import HORIZON, SEEN, THROUGH, Fields
 from puffin_ann.ann.graph.arguments import Pools, QueryBatch
 from puffin_ann.ann.graph.kernels_answer import candidates_kept
-from puffin_ann.ann.graph.kernels_frontier import passed_room
+from puffin_ann.ann.graph.kernels_frontier import (
+    expect_deleted,
+    is_among_deleted,
+    kept_among_deleted,
+    passed_room,
+)
 from puffin_ann.ann.graph.primitives import F32, U64, Whole
 from puffin_ann.ann.simd.fastscan import BLOCK
 from puffin_ann.ann.simd.intrinsics import numbers_at, rows_at
@@ -92,8 +97,14 @@ def _candidates_kept(width, k, rows):  # type: ignore[no-untyped-def]
 
 @inlined
 def _most_kept(candidates, live, bits):  # type: ignore[no-untyped-def]
-    """Return how many candidates a search keeps at most that is repeated more widely."""
+    """Return how many candidates a search keeps at most that found fewer rows than are wanted."""
     return min(WIDEST_AGAIN * candidates, live) if bits == 1 else candidates
+
+
+@inlined
+def _room_kept(candidates, live, rows, bits):  # type: ignore[no-untyped-def]
+    """Return how many candidates a search keeps at most, however often it is repeated."""
+    return max(_most_kept(candidates, live, bits), kept_among_deleted(candidates, live, rows))
 
 
 @inlined
@@ -163,18 +174,27 @@ def ask(
         rotate(room.placed, nodes.across, nodes.within, room.scratch, room.moved, U64(0))
         step, base = tables_of(room.moved, nodes.bits, room.tables, room.scratch)
         keep = _candidates_kept(width, len(ids), live)
-        most = _most_kept(keep, live, nodes.bits) if len(sieve) == 0 else keep
+        most = among = keep
+        if len(sieve) == 0:
+            most = _most_kept(keep, live, nodes.bits)
+            among = kept_among_deleted(keep, live, len(vectors))
         asked = room.moved if nodes.row_bytes else room.asked
         placed = PlacedQuery(asked, room.tables, step, base)
         while True:
             passed = room.passed[: passed_room(keep, len(vectors) - live) + 1 + LANES]
+            held = passed[: len(passed) - LANES]
+            expect_deleted(held, U64(keep))
             found, is_full, seen, wanted = walk(
                 nodes, vectors.reshape(-1), placed, Pools(room.pool, keep, passed, deleted), sieve,
                 stamps, np.uint8(stamp), room.best, room.near, room.fresh, room.estimates,
             )  # fmt: skip
-            if found == U64(0) or found >= U64(len(ids)) or keep == most:
+            is_few = U64(0) < found < U64(len(ids))
+            if keep < among and found and is_among_deleted(held, U64(keep), room.best[0]):
+                keep = among
+            elif is_few and keep < most:
+                keep = min(WIDER_AGAIN * keep, most)
+            else:
                 break
-            keep = min(WIDER_AGAIN * keep, most)
             stamps[:] = 0
         if len(sieve):
             sight[SEEN], sight[THROUGH] = F32(seen), F32(wanted)
@@ -213,9 +233,10 @@ def search_packed(
     nodes, batch = PackedGraph(*graph_fields), QueryBatch(*batch_fields)
     queries, live = batch.queries, batch.live
     k = batch.ids.shape[1]
-    widest = _most_kept(_candidates_kept(batch.widths.max(), k, live), live, nodes.bits)
+    rows = len(batch.vectors)
+    widest = _room_kept(_candidates_kept(batch.widths.max(), k, live), live, rows, nodes.bits)
     room = _room_for(
-        widest, len(batch.stamps) - live, k + batch.spare, queries.shape[1], len(nodes.origin),
+        widest, rows - live, k + batch.spare, queries.shape[1], len(nodes.origin),
         nodes.bits, nodes.row_bytes,
     )  # fmt: skip
     for q in range(len(queries)):
@@ -269,7 +290,7 @@ def search_several(
     widest = most_gone = 0
     for g in range(many):
         kept = _candidates_kept(widths[g].max(), k, graphs[g].live)
-        widest = max(widest, _most_kept(kept, graphs[g].live, bits))
+        widest = max(widest, _room_kept(kept, graphs[g].live, graphs[g].rows, bits))
         most_gone = max(most_gone, graphs[g].rows - graphs[g].live)
     room = _room_for(widest, most_gone, k + spare, dimension, dim, bits, graphs[0].row_bytes)
     for q in range(len(queries)):
