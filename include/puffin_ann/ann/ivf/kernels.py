@@ -104,11 +104,14 @@ class Effort(NamedTuple):
         reach: how far those may be, see `reach`: from a quarter as many to twice as many are looked
             through; infinite for as many.
         refined: candidates to measure better than by the codes of lists, at least 1.
+        among: so many times as many of both for a query whose nearest list has no row that may be
+            answered: the nearest of the others lie on all sides.
     """
 
     probes: int
     reach: float
     refined: int
+    among: int
 
 
 class _Scratch(NamedTuple):
@@ -153,6 +156,33 @@ def _scan_list(  # type: ignore[no-untyped-def]
                 count = keep
                 limit = score_of(found[:keep].max())
     return count, limit
+
+
+@inlined
+def _has_rows(ivf, name, excluded):  # type: ignore[no-untyped-def]
+    """Tell whether any row of a list may be answered: of most lists the first or second may."""
+    begin, end = U64(ivf.starts[name]) * U64(BLOCK), U64(ivf.starts[name + U64(1)]) * U64(BLOCK)
+    if len(excluded) == 0:
+        return begin < end
+    for at in range(begin, end):
+        if ivf.biases[at] < F32(np.inf) and excluded[ivf.ordinals[at]] == 0:
+            return True
+    return False
+
+
+@inlined
+def _leave_out_empty(ivf, keys, excluded):  # type: ignore[no-untyped-def]
+    """Leave out the lists of which no row may be answered, and put the others in order.
+
+    Return how many are left.
+    """
+    keys[: ivf.lists].sort()
+    left = 0
+    for at in range(ivf.lists):
+        if _has_rows(ivf, keys[at] & _LOW, excluded):
+            keys[left] = keys[at]
+            left += 1
+    return left
 
 
 @inlined
@@ -211,10 +241,14 @@ def _within_reach(effort, query, at, dimension, keys, most):  # type: ignore[no-
 
 @inlined
 def _scan(ivf, query, at, keys, effort, excluded, groups, scratch):  # type: ignore[no-untyped-def]
-    """Leave the best rows of the nearest lists in `found`; return how many, at most `refined`."""
+    """Leave the best rows of the nearest lists in `found`; return how many."""
     refined = effort.refined
-    most = _sorted_lists(effort, ivf.lists)
-    probes = _within_reach(effort, query, at, len(ivf.origin), keys, most)
+    lists, most = ivf.lists, _sorted_lists(effort, ivf.lists)
+    if _has_rows(ivf, keys[0] & _LOW, excluded):
+        probes = _within_reach(effort, query, at, len(ivf.origin), keys, most)
+    else:
+        lists = most = _leave_out_empty(ivf, keys, excluded)
+        probes, refined = effort.among * effort.probes, effort.among * refined
     centroids, dimension, offsets = ivf.centroids, len(ivf.origin), ivf.offsets
     count, width = ivf.words.shape[0], ivf.words.shape[1]
     words = ivf.words.reshape(-1)
@@ -224,13 +258,13 @@ def _scan(ivf, query, at, keys, effort, excluded, groups, scratch):  # type: ign
         whole = query[at : at + dimension + width]
         scale, shift = quantise_tables(whole, words, width, offsets, count, floats, tables)
     held, limit, done = 0, FAR, 0
-    while done < ivf.lists and (done < probes or held < refined):
+    while done < lists and (done < probes or held < refined):
         if done == most:
-            keys[most : ivf.lists].sort()
+            keys[most:lists].sort()
         name = keys[done] & _LOW
         base = score_of(keys[done]) + shift
         done += 1
-        if done < probes:
+        if done < min(probes, lists):
             ahead = U64(ivf.starts[keys[done] & _LOW]) * U64(groups) * U64(GROUP_BYTES)
             for z in range(U64(0), U64(1024), U64(64)):
                 prefetch(ivf.codes, ahead + z)
@@ -354,7 +388,7 @@ def search(
     squares = np.zeros(TOGETHER)
     scores = np.empty(TOGETHER * room, np.float32)
     keys = np.empty(room, np.uint64)
-    found = np.empty(2 * effort.refined + 2 * BLOCK, np.uint64)
+    found = np.empty(2 * effort.among * effort.refined + 2 * BLOCK, np.uint64)
     scratch = _Scratch(
         np.zeros(stride, np.float32),
         np.empty(16 * count, np.float32),

@@ -23,6 +23,10 @@ QUERIES_A_PIECE = 64
 """Queries that one thread takes at a time."""
 PACKED_ROWS = 65_536
 
+AMONG_DELETED = 4
+"""So many times as much is done for a query whose nearest list has only deleted rows. Of 12,000 × 96
+in 20 clusters, one of them deleted, a width of 32 found 0.64 and 0.86 of the nearest to queries in
+that one; so it finds 0.99 and all, in twice to three times the time."""
 MOST = 2
 """Where not even one in so many rows may be answered, those may be elsewhere than rows are: each
 query then has as many lists."""
@@ -176,7 +180,7 @@ class Searcher:
         found = np.empty((len(queries), wanted), np.int64)
         queries = frozen(queries)
         mask = _ALL if excluded is None else _read_only(excluded)
-        effort = self._effort(probes, wanted, excluded)
+        effort = (*self._effort(probes, wanted, excluded)[:-1], 1)
         nothing = np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), np.float32)
 
         def one(at: int) -> None:
@@ -193,11 +197,11 @@ class Searcher:
     def _effort(self, probes: int, refined: int, excluded: NDArray[np.uint8] | None) -> Fields:
         """Return the fields of `kernels.Effort`."""
         probes = min(probes, self._lists.lists)
-        reach = math.inf
-        all_lists = probes == self._lists.lists
-        if self._reach is not None and not all_lists and self._are_nearly_all(excluded):
+        reach, are_nearly_all = math.inf, self._are_nearly_all(excluded)
+        if self._reach is not None and probes < self._lists.lists and are_nearly_all:
             reach = float(self._reach[probes - 1])
-        return probes, reach, refined
+        are_some_deleted = excluded is not None and are_nearly_all
+        return probes, reach, refined, AMONG_DELETED if are_some_deleted else 1
 
     def _are_nearly_all(self, excluded: NDArray[np.uint8] | None) -> bool:
         """Return whether so many rows may be answered that they are where all rows are."""
