@@ -12,6 +12,7 @@ from puffin_ann.ann.vamana.packed import layout, neighbours
 from puffin_ann.ann.vamana.packed.layout import FRAME, PACKED
 from puffin_ann.blobs.encoding import mapped
 from puffin_ann.blobs.shards import graph as graph_blob
+from puffin_ann.engines import vamana
 from puffin_ann.engines.delta import DELTA
 from puffin_ann.engines.vamana import VamanaEngine
 from puffin_ann.engines.vamana_unpacked import LINKS
@@ -20,7 +21,7 @@ from tests.support.indexes.shard_checks import METRIC_NAMES, assert_answers_are_
 
 ENGINE = VamanaEngine()
 ROWS, WIDE = 2000, 96
-FILES = {f"{name}.npy" for name in LINKS}
+FILES = {"neighbours.npy"}
 
 
 def normal(n, d, seed=0):
@@ -96,6 +97,17 @@ def test_it_answers_as_a_folder_that_has_all(metric, dimension, degree, tmp_path
             assert_same(*(shard.search(queries, 9, width=60, deleted=deleted) for shard in shards))
             for shard in shards:
                 shard.expect(deleted)
+
+
+def test_codes_that_earlier_versions_stored_are_left_out_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(vamana, "reads_codes", lambda *_: True)
+    blob, lean = blob_of(normal(ROWS, WIDE), tmp_path), tmp_path / "lean"
+    whole = as_before(blob, tmp_path / "whole")
+    lean.mkdir()
+    ENGINE.unpack(io.BytesIO(blob), lean)
+    assert names(whole) - names(lean) == {f"{name}.npy" for name in LINKS}
+    queries = normal(50, WIDE, 1)
+    assert_same(*(ENGINE.open(one).search(queries, 10, width=60) for one in (lean, whole)))
 
 
 def test_a_row_takes_its_vector_its_packed_node_and_its_degree(lean):
