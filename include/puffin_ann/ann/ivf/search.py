@@ -24,9 +24,11 @@ QUERIES_A_PIECE = 64
 PACKED_ROWS = 65_536
 
 AMONG_DELETED = 4
-"""So many times as much is done for a query whose nearest list has only deleted rows. Of 12,000 rows
-of 96 numbers in 20 clusters, one of them deleted, a width of 32 found 0.64 and 0.86 of the nearest
-to queries in that one; so it finds 0.99 and all, in twice to three times the time."""
+"""So many times as much is done for a query whose nearest list has only deleted rows.
+
+Of 12,000 rows of 96 numbers in 20 clusters, one of them deleted, a width of 32 found 0.64 and 0.86
+of the nearest to queries in that one; so it finds 0.99 and all, in twice to three times the time.
+"""
 MOST = 2
 """Where not even one in so many rows may be answered, those may be elsewhere than rows are: each
 query then has as many lists."""
