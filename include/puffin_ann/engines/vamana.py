@@ -178,7 +178,8 @@ class VamanaEngine:
         neighbours. The norm bound is not used: within a shard the longest of its own rows is a
         tighter one.
         """
-        from puffin_ann.ann.vamana.build import build as build_graph  # see the module
+        from puffin_ann.ann.vamana import product_edges  # see the module
+        from puffin_ann.ann.vamana.build import build as build_graph
 
         tell = progress or (lambda stage, share: None)
         rows, dimension = vectors.shape
@@ -195,6 +196,15 @@ class VamanaEngine:
             folder=scratch,
             progress=tell,
         )
+        if metric == "ip":
+            product_edges.add(
+                space,
+                adjacency,
+                dimension,
+                deleted=deleted,
+                threads=threads,
+                progress=lambda share: tell("products", share),
+            )
         offsets, codebook, codes = None, None, None
         if rows and reads_codes(parameters.beam, rows, metric, dimension, most):
             tell("codes", 0.0)
@@ -241,6 +251,7 @@ class VamanaEngine:
         shard is built together with it instead, codebook and all, which is faster and better.
         """
         from puffin_ann.ann.graph.arguments import Adjacency  # see the module
+        from puffin_ann.ann.vamana import product_edges
         from puffin_ann.ann.vamana.incremental.insert import insert
 
         tell = progress or (lambda stage, share: None)
@@ -289,6 +300,16 @@ class VamanaEngine:
                 threads=threads,
                 progress=lambda share: tell("insert", share),
             )
+            if stored.metric == "ip":
+                product_edges.add(
+                    space,
+                    adjacency,
+                    dimension,
+                    first=first,
+                    deleted=mask,
+                    threads=threads,
+                    progress=lambda share: tell("products", share),
+                )
         codes = stored.codes
         if codes is not None and stored.codebook is not None:
             tell("codes", 0.0)

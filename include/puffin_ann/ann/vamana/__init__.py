@@ -5,7 +5,8 @@ Everything here works in the search space of the metric, where squared L2 orders
 on rows padded with zeros to a multiple of 16 numbers.
 
 `build` makes a graph: in `bulk`, or row by row for small shards (`incremental`), as rows are
-inserted into one. `append_files` makes the files of a shard that grows. `search` searches it, by
-packed nodes (`packed`) where `packed_policy` says that they are worth their room; a query `alone`
-takes a shorter way there, and `several` searches several graphs of those at once.
+inserted into one; by inner product it gets `product_edges` besides. `append_files` makes the files
+of a shard that grows. `search` searches it, by packed nodes (`packed`) where `packed_policy` says
+that they are worth their room; a query `alone` takes a shorter way there, and `several` searches
+several graphs of those at once.
 """

@@ -205,6 +205,25 @@ def test_a_longer_row_makes_room_for_itself_in_inner_products(tmp_path):
     assert np.isin(answers[0][:, 0], np.arange(2990, 3000)).any()
 
 
+def test_a_narrow_search_by_inner_product_finds_as_much_after_an_insertion(tmp_path, monkeypatch):
+    lengths = np.exp(0.4 * np.random.default_rng(2).standard_normal((4000, 1)))
+    vectors = (normal(4000, 16) * lengths).astype(np.float32)
+    queries, shop = normal(100, 16, 1), Workshop(tmp_path, "ip")
+    truth = nearest(vectors, queries, 10, "ip")[1]
+
+    def found(graph):
+        shard = ENGINE.open(shop.unpacked(graph))
+        return recall(shard.search(queries, 10, width=12)[1], truth)
+
+    def grown():
+        return shop.insert(shop.unpacked(shop.build(vectors[:3000])), vectors[3000:])
+
+    whole, by_insertion = found(shop.build(vectors)), found(grown())
+    monkeypatch.setattr("puffin_ann.ann.vamana.product_edges.add", lambda *_, **__: None)
+    assert by_insertion >= whole - 0.03
+    assert by_insertion >= found(grown()) + 0.03
+
+
 @pytest.mark.parametrize("added_scale", [1e-3, 1, 2])
 @pytest.mark.parametrize("scale", [1e-25, 1, 1e25])
 def test_inner_products_of_any_size_can_be_built_inserted_and_asked_for(
