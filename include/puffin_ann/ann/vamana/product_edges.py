@@ -60,7 +60,7 @@ def add(
     first: int = 0,
     deleted: NDArray[np.uint8] | None,
     threads: int,
-    progress: Callable[[float], None],
+    progress: Callable[[float], None] | None = None,
 ) -> None:
     """Give the longest rows edges to those of large products; none if all are equally long.
 
@@ -74,7 +74,8 @@ def add(
         threads: threads to use; the graph does not depend on it.
         progress: told the share that is done.
     """
-    progress(0.0)
+    tell = progress or (lambda share: None)
+    tell(0.0)
     long = _longest(space, dimension, _live(len(space), deleted))
     rows = _without_last(space, long, dimension)
     different = first_equal(rows, threads) == np.arange(len(long), dtype=np.uint32)
@@ -83,9 +84,9 @@ def add(
     if new.any():
         work = _Work(space, graph, threads)
         work.offer(long, rows, asked=new, offered=np.ones(len(long), np.bool_))
-        progress(0.5)
+        tell(0.5)
         work.offer(long, rows, asked=~new, offered=new)
-    progress(1.0)
+    tell(1.0)
 
 
 class _Work:

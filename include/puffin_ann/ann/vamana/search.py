@@ -231,6 +231,12 @@ class Searcher:
             return None
         adjacency = Adjacency(neighbours, linked.degrees, linked.entry)
         chosen = choose(_to_space(space), adjacency, deleted, PAST)
+        if linked.metric == "ip":
+            from puffin_ann.ann.vamana import product_edges  # few searches choose lists
+
+            # Lists chosen anew have lost such edges, and the longest rows of all may be deleted.
+            dimension = linked.vectors.shape[1]
+            product_edges.add(space, chosen, dimension, deleted=deleted, threads=1)
         if self.beam != "edges":
             return to_fields(chosen)
         packed = layouts.make_beside(

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from puffin_ann.ann.core import lasting_masks
 from puffin_ann.ann.exact import brute_force
 from puffin_ann.ann.graph import space as spaces
 from puffin_ann.ann.graph.arguments import Adjacency
@@ -40,7 +41,6 @@ def with_edges(space, graph, *, first=0, deleted=None, threads=2):
         first=first,
         deleted=deleted,
         threads=threads,
-        progress=lambda share: None,
     )
     return grown
 
@@ -115,6 +115,27 @@ def test_deleted_rows_get_none_and_none_leads_to_them(tmp_path):
 
     assert len(added)
     assert not deleted[added[added < len(deleted)]].any()
+
+
+def test_lists_that_lead_past_deleted_rows_have_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(lasting_masks, "LEAST_ROWS", 0)
+    vectors, queries = rows_of_many_lengths(ROWS), rows_of_many_lengths(200, seed=1)
+    space, graph = graph_of(vectors, tmp_path)
+    deleted = (np.arange(ROWS) % 4 == 0).astype(np.uint8)
+    live = np.flatnonzero(deleted == 0)
+    truth = live[brute_force.search(queries, vectors[live], 10, "ip")[0]]
+
+    def found(grown):
+        linked = LinkedInSpace("ip", vectors, space, grown.neighbours, grown.degrees, grown.entry)
+        searcher = Searcher(linked, beam="full")
+        searcher.expect(deleted)
+        ids = searcher.search(queries, 10, width=12, deleted=deleted)[0]
+        return (ids[:, :, None] == truth[:, None, :]).any(axis=1).mean()
+
+    after = found(with_edges(space, graph))
+    monkeypatch.setattr(product_edges, "add", lambda *_, **__: None)
+
+    assert after >= found(graph) + 0.05
 
 
 def test_none_is_added_where_all_rows_are_deleted(tmp_path):
