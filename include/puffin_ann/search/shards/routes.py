@@ -168,7 +168,14 @@ class Routes:
         return every
 
     def placed(self, queries: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return queries as cells are compared with them, (q, dc) float32."""
+        """Return queries as cells are compared with them, (q, dc) float32.
+
+        By inner product the length of a query changes none of its answers, but squared distances of
+        cells: each is made as long as the longest row, which all rows are where cells are compared.
+        Of queries shorter than that, the nearest cells are those in the middle, whatever they ask.
+        """
+        if self._metric.name == "ip":
+            queries = _of_length(queries, self._routing.norm_bound)
         return self._metric.queries_to_search_space(queries)
 
     def to_allowed(
@@ -231,6 +238,14 @@ class Routes:
         if np.count_nonzero(~self.is_delta) < 2 or self.cells is None:
             return None
         return Router(self.cells.centroids, _owners(self._routing.shards, self.cells))
+
+
+def _of_length(queries: NDArray[np.float32], length: float) -> NDArray[np.float32]:
+    """Return queries of a length; those without a direction stay as they are."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", queries, queries, dtype=np.float64))
+    lengths[lengths == 0.0] = np.inf
+    scaled: NDArray[np.float32] = (queries * (length / lengths)[:, None]).astype(np.float32)
+    return scaled
 
 
 def _owners(shards: Sequence[ShardEntry], cells: Partitions) -> NDArray[np.uint32]:

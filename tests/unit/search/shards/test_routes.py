@@ -1,6 +1,9 @@
+from types import SimpleNamespace
+
 import numpy as np
 
-from puffin_ann.search.shards.routes import FARTHEST_SHARE, NEAREST_SHARE, Router
+from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.search.shards.routes import FARTHEST_SHARE, NEAREST_SHARE, Router, Routes
 
 
 def test_a_query_probes_the_shards_of_its_nearest_partitions():
@@ -50,3 +53,23 @@ def test_queries_are_routed_whatever_their_scale():
             shares = Router(centroids, shards).shares(queries, 2)
         assert shares.max() == 1.0
         assert np.isfinite(shares).all()
+
+
+def test_by_inner_product_the_length_of_a_query_does_not_matter():
+    random = np.random.default_rng(0)
+    rows = random.standard_normal((400, 6)).astype(np.float32)
+    rows *= np.exp(random.standard_normal((400, 1))).astype(np.float32)
+    bound = float(np.linalg.norm(rows, axis=1).max())
+    centroids = METRICS["ip"].to_search_space(rows[:40], bound)
+    router = Router(centroids, (np.arange(40) % 8).astype(np.uint32))
+    routing = SimpleNamespace(metric="ip", norm_bound=bound, shards=[])
+    routes = Routes(None, SimpleNamespace(routing=routing))
+    queries = random.standard_normal((50, 6)).astype(np.float32)
+
+    expected = router.shares(routes.placed(queries), 3)
+
+    assert (expected == 0).any()
+    for scale in (2.0**-90, 2.0**-10, 2.0**10, 2.0**60):
+        placed = routes.placed(queries * np.float32(scale))
+        np.testing.assert_array_equal(router.shares(placed, 3), expected)
+    assert np.isfinite(routes.placed(np.zeros((1, 6), np.float32))).all()
