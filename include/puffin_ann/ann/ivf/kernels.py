@@ -13,7 +13,9 @@ from puffin_ann.ann.ivf.kernels_coded import ask_for, padded, refine_by_bytes
 from puffin_ann.ann.ivf.kernels_lists import (
     TILE,
     TOGETHER,
+    has_rows,
     key_of,
+    leave_out_empty,
     measure,
     nearest_first,
     prepare,
@@ -159,33 +161,6 @@ def _scan_list(  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _has_rows(ivf, name, excluded):  # type: ignore[no-untyped-def]
-    """Tell whether any row of a list may be answered: of most lists the first or second may."""
-    begin, end = U64(ivf.starts[name]) * U64(BLOCK), U64(ivf.starts[name + U64(1)]) * U64(BLOCK)
-    if len(excluded) == 0:
-        return begin < end
-    for at in range(begin, end):
-        if ivf.biases[at] < F32(np.inf) and excluded[ivf.ordinals[at]] == 0:
-            return True
-    return False
-
-
-@inlined
-def _leave_out_empty(ivf, keys, excluded):  # type: ignore[no-untyped-def]
-    """Leave out the lists of which no row may be answered, and put the others in order.
-
-    Return how many are left.
-    """
-    keys[: ivf.lists].sort()
-    left = 0
-    for at in range(ivf.lists):
-        if _has_rows(ivf, keys[at] & _LOW, excluded):
-            keys[left] = keys[at]
-            left += 1
-    return left
-
-
-@inlined
 def _relative(query, at, centroids, name, dimension, moved):  # type: ignore[no-untyped-def]
     """Write a query relative to a centroid, and return their squared distance."""
     tile, lane = U64(name) // U64(TILE), U64(name) % U64(TILE)
@@ -244,10 +219,10 @@ def _scan(ivf, query, at, keys, effort, excluded, groups, scratch):  # type: ign
     """Leave the best rows of the nearest lists in `found`; return how many."""
     refined = effort.refined
     lists, most = ivf.lists, _sorted_lists(effort, ivf.lists)
-    if _has_rows(ivf, keys[0] & _LOW, excluded):
+    if has_rows(ivf, keys[0] & _LOW, excluded):
         probes = _within_reach(effort, query, at, len(ivf.origin), keys, most)
     else:
-        lists = most = _leave_out_empty(ivf, keys, excluded)
+        lists = most = leave_out_empty(ivf, keys, excluded)
         probes, refined = effort.among * effort.probes, effort.among * refined
     centroids, dimension, offsets = ivf.centroids, len(ivf.origin), ivf.offsets
     count, width = ivf.words.shape[0], ivf.words.shape[1]

@@ -1,4 +1,4 @@
-"""Which lists are nearest to a query, compiled; and the integers that all candidates are.
+"""Which lists are nearest to a query, and have rows, compiled; and the integers of candidates.
 
 A candidate is one integer, an `order_key`: a score and what it belongs to, sorting by the score.
 Scores need no root and no sum that is the same for all rows: they order as distances do.
@@ -7,6 +7,7 @@ Scores need no root and no sum that is the same for all rows: they order as dist
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.simd.fastscan import BLOCK
 from puffin_ann.ann.simd.kernels_distance import L2
 from puffin_ann.ann.simd.vectors import F32X16, fill_of, load_of, multiply_add, store_of
 from puffin_ann.numba_kernels import inlined, kernel
@@ -17,7 +18,7 @@ TOGETHER = 4
 """Queries for which a tile is read once."""
 
 U64, U32, F32 = np.uint64, np.uint32, np.float32
-_LINE = np.uint64(16)
+_LOW, _LINE = np.uint64(0xFFFFFFFF), np.uint64(16)
 
 _load, _store, _fill = load_of(F32X16), store_of(F32X16), fill_of(F32X16)
 
@@ -146,3 +147,30 @@ def nearest_first(scores, at, keys, lists, probes):  # type: ignore[no-untyped-d
     if probes < lists:
         select(keys, lists, probes)
     keys[:probes].sort()
+
+
+@inlined
+def has_rows(ivf, name, excluded):  # type: ignore[no-untyped-def]
+    """Tell whether any row of a list may be answered: of most lists the first or second may."""
+    begin, end = U64(ivf.starts[name]) * U64(BLOCK), U64(ivf.starts[name + U64(1)]) * U64(BLOCK)
+    if len(excluded) == 0:
+        return begin < end
+    for at in range(begin, end):
+        if ivf.biases[at] < F32(np.inf) and excluded[ivf.ordinals[at]] == 0:
+            return True
+    return False
+
+
+@inlined
+def leave_out_empty(ivf, keys, excluded):  # type: ignore[no-untyped-def]
+    """Leave out the lists of which no row may be answered, and put the others in order.
+
+    Return how many are left.
+    """
+    keys[: ivf.lists].sort()
+    left = 0
+    for at in range(ivf.lists):
+        if has_rows(ivf, keys[at] & _LOW, excluded):
+            keys[left] = keys[at]
+            left += 1
+    return left

@@ -60,7 +60,7 @@ def edges_added(before, after) -> Iterator[tuple[int, int]]:
 
 def recall(vectors, space, graph, queries, width):
     truth = brute_force.search(queries, vectors, 10, "ip")[0]
-    linked = LinkedInSpace("ip", vectors, space, graph.neighbours, graph.degrees, graph.entry)
+    linked = LinkedInSpace("ip", vectors, space, graph.neighbours, graph.degrees, MOST, graph.entry)
     found = Searcher(linked, beam="full").search(queries, 10, width=width)[0]
     return (found[:, :, None] == truth[:, None, :]).any(axis=1).mean()
 
@@ -126,7 +126,9 @@ def test_lists_that_lead_past_deleted_rows_have_them(tmp_path, monkeypatch):
     truth = live[brute_force.search(queries, vectors[live], 10, "ip")[0]]
 
     def found(grown):
-        linked = LinkedInSpace("ip", vectors, space, grown.neighbours, grown.degrees, grown.entry)
+        linked = LinkedInSpace(
+            "ip", vectors, space, grown.neighbours, grown.degrees, MOST, grown.entry
+        )
         searcher = Searcher(linked, beam="full")
         searcher.expect(deleted)
         ids = searcher.search(queries, 10, width=12, deleted=deleted)[0]
