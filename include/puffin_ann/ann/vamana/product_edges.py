@@ -21,7 +21,7 @@ the largest products, which takes twice the width on those glosses; to take half
 for such edges; to begin at the longest row, by which narrow searches find less; and to search the
 graph for the rows that are not compared, which takes as long again for a twentieth of the width.
 Where rows are as unlike as in the last line, packed nodes find a hundredth less by widths from 256
-on: their estimates over the longest edges are the worst.
+on: their estimates over the longest edges are the worst. Those get no such edges.
 """
 
 import math
@@ -48,6 +48,9 @@ SHARE = 0.5
 ALIKE = 0.9
 """Rows are equally long if the shortest twentieth is as long as this share of the longest one: such
 edges then gain nothing (0.91), while they take a third off the widths at 0.72."""
+UNLIKE = 4.0
+"""Where the longest fiftieth is so many times as long as the row in the middle, such edges gain
+nothing, either (6 times, the last line above): a few rows are nearly all that is answered."""
 ASKED = 1024
 """Rows that a thread finds the candidates of at a time."""
 
@@ -133,13 +136,14 @@ def _live(rows: int, deleted: NDArray[np.uint8] | None) -> NDArray[np.uint32]:
 def _longest(
     space: NDArray[np.float32], dimension: int, rows: NDArray[np.uint32]
 ) -> NDArray[np.uint32]:
-    """Return those of the rows that are compared, ascending; none if they are equally long."""
+    """Return those of the rows that are compared, ascending; none if edges would gain nothing."""
     if not len(rows):
         return rows
     bound = float(np.square(space[rows[0]], dtype=np.float64).sum())
     added = space[rows, dimension]
-    short, long = np.quantile(bound - np.square(added, dtype=np.float64), [0.05, 0.95])
-    if short >= ALIKE**2 * long:
+    squares = bound - np.square(added, dtype=np.float64)
+    short, middle, long, longest = np.quantile(squares, [0.05, 0.5, 0.95, 0.98])
+    if short >= ALIKE**2 * long or longest >= UNLIKE**2 * middle:
         return rows[:0]
     count = int(min(SHARE * len(rows), math.sqrt(COMPARED * len(rows))))
     chosen: NDArray[np.uint32] = np.sort(rows[np.argsort(added, kind="stable")[:count]])

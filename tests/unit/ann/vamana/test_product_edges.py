@@ -92,8 +92,8 @@ def test_an_edge_leads_to_what_no_neighbour_has_a_larger_product_with(tmp_path):
         assert min(np.linalg.norm(vectors[[row, other]], axis=1)) >= shortest * (1 - 1e-5)
 
 
-@pytest.mark.parametrize("sigma", [0.0, 0.02])
-def test_rows_that_are_equally_long_keep_their_graph(sigma, tmp_path):
+@pytest.mark.parametrize("sigma", [0.0, 0.02, 1.0])
+def test_rows_that_are_equally_long_or_most_unlike_keep_their_graph(sigma, tmp_path):
     space, graph = graph_of(rows_of_many_lengths(ROWS, sigma), tmp_path)
     assert list(edges_added(graph, with_edges(space, graph))) == []
 
