@@ -9,9 +9,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.lifecycle.evaluate.measure import RecallMeter
 from puffin_ann.search.index import Index
+from puffin_ann.search.shards.placed import placed
 from puffin_ann.search.shards.routes import Router
 
 ENTERED: Mapping[str, int] = {"vamana": 16, "hnsw": 8, "ivf_pq": 100}
@@ -37,7 +37,7 @@ class Efforts:
         cells = index.version.cells(index.table.io)
         places = np.unique(cells.shards, return_inverse=True)[1].astype(np.uint32)
         self._router = Router(cells.centroids, places)
-        self._queries = METRICS[routing.metric].queries_to_search_space(meter.queries)
+        self._queries = placed(meter.queries, routing)
         self._entered, self._k = ENTERED.get(routing.algorithm, 0), meter.k
         self._shares: dict[int, NDArray[np.float32]] = {}
 

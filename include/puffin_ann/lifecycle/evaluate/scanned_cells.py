@@ -7,11 +7,11 @@ recall is known from the cells of the true neighbours, and nothing has to be sea
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.declaration import EXACT
 from puffin_ann.lifecycle.evaluate.measure import FEW_QUERIES, Measure, RecallMeter
 from puffin_ann.search.index import Index
 from puffin_ann.search.shards.cold.nearest_cells import scores
+from puffin_ann.search.shards.placed import placed
 
 CHUNK = 64
 """Queries whose scores of all cells are held at once."""
@@ -76,9 +76,8 @@ def _ranks(index: Index, meter: RecallMeter) -> NDArray[np.int64]:
 
 def ranks_of(index: Index, queries: NDArray[np.float32]) -> NDArray[np.int64]:
     """Return (q, cells): how many cells are nearer to a query than each."""
-    metric = METRICS[index.version.routing.metric]
     centroids = index.version.cells(index.table.io).centroids
-    nearness = scores(metric.queries_to_search_space(queries), centroids)
+    nearness = scores(placed(queries, index.version.routing), centroids)
     order = np.argsort(nearness, axis=1, kind="stable")
     ranks = np.empty_like(order)
     np.put_along_axis(ranks, order, np.arange(order.shape[1])[None], axis=1)

@@ -2,6 +2,7 @@
 
 import logging
 import zlib
+from collections.abc import Sequence
 
 from pyiceberg.table import Table
 
@@ -21,6 +22,7 @@ from puffin_ann.lifecycle.runtime.progress import metering
 from puffin_ann.lifecycle.runtime.run_ids import safe_run_id
 from puffin_ann.lifecycle.runtime.workspace import Workspace, workspaces_for
 from puffin_ann.search.open_index import require_snapshot
+from puffin_ann.search.version.index_version import IndexVersion
 from puffin_ann.search.version.indexed_column import require_indexed_column
 from puffin_ann.search.version.snapshot_view import LiveState, live_state
 from puffin_ann.search.version.versions import require_versions
@@ -56,10 +58,11 @@ def plan_evaluation(
     run, staging = workspace.run, workspace.staging
     plan = done(staging, PLAN, BuildPlan)
     if plan is None:
+        versions = require_versions(table, declaration.name)
         live = live_state(table, require_snapshot(table, None).snapshot_id)
         # Other rows than those of the gate, and of the evaluation before.
         options = {"queries": queries or declaration.evaluate.queries, "k": declaration.gate.k}
-        measured = _as_published(declaration, table, live).model_copy(
+        measured = _as_published(declaration, table, versions, live).model_copy(
             update={
                 "seed": zlib.crc32(run.run_id.encode()),
                 "gate": type(declaration.gate).model_validate(options),
@@ -77,12 +80,13 @@ def plan_evaluation(
     return run
 
 
-def _as_published(declaration: IndexDeclaration, table: Table, live: LiveState) -> IndexDeclaration:
+def _as_published(
+    declaration: IndexDeclaration, table: Table, versions: Sequence[IndexVersion], live: LiveState
+) -> IndexDeclaration:
     """Return a declaration of the column and metric that searches answer by.
 
     What was declared since, and is not built yet, is not what they find.
     """
-    versions = require_versions(table, declaration.name)
     schema = table.schema()
     answering = require_indexed_column(table, versions, schema, live)[0]
     column = schema.find_column_name(answering.field_id) or declaration.column

@@ -11,11 +11,11 @@ from pyiceberg.io import FileIO
 
 from puffin_ann.ann.clustering.kernels_routing import share_widths, share_widths_of_few
 from puffin_ann.ann.core import blas
-from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.core.types import Fields
 from puffin_ann.blobs.version.partitions import Partitions
 from puffin_ann.blobs.version.routing import ShardEntry
 from puffin_ann.errors import FormatError
+from puffin_ann.search.shards.placed import placed
 from puffin_ann.search.version.consistency import check_shards_have_cells
 from puffin_ann.search.version.index_version import IndexVersion
 
@@ -126,7 +126,6 @@ class Routes:
 
     def __init__(self, io: FileIO, version: IndexVersion) -> None:
         self._io, self._version, self._routing = io, version, version.routing
-        self._metric = METRICS[version.routing.metric]
         self.is_delta = np.array(
             [shard.kind == "delta" for shard in version.routing.shards], np.bool_
         )
@@ -168,15 +167,8 @@ class Routes:
         return every
 
     def placed(self, queries: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return queries as cells are compared with them, (q, dc) float32.
-
-        By inner product the length of a query changes none of its answers, but squared distances of
-        cells: each is made as long as the longest row, which all rows are where cells are compared.
-        Of queries shorter than that, the nearest cells are those in the middle, whatever they ask.
-        """
-        if self._metric.name == "ip":
-            queries = _of_length(queries, self._routing.norm_bound)
-        return self._metric.queries_to_search_space(queries)
+        """Return queries as cells are compared with them, (q, dc) float32."""
+        return placed(queries, self._routing)
 
     def to_allowed(
         self,
@@ -238,14 +230,6 @@ class Routes:
         if np.count_nonzero(~self.is_delta) < 2 or self.cells is None:
             return None
         return Router(self.cells.centroids, _owners(self._routing.shards, self.cells))
-
-
-def _of_length(queries: NDArray[np.float32], length: float) -> NDArray[np.float32]:
-    """Return queries of a length; those without a direction stay as they are."""
-    lengths = np.sqrt(np.einsum("ij,ij->i", queries, queries, dtype=np.float64))
-    lengths[lengths == 0.0] = np.inf
-    scaled: NDArray[np.float32] = (queries * (length / lengths)[:, None]).astype(np.float32)
-    return scaled
 
 
 def _owners(shards: Sequence[ShardEntry], cells: Partitions) -> NDArray[np.uint32]:

@@ -10,6 +10,7 @@ from puffin_ann import open_index
 from puffin_ann.lifecycle.documents.index_properties import IndexProperties
 from puffin_ann.lifecycle.documents.refresh import applied_name
 from puffin_ann.lifecycle.documents.run_ref import RunRef
+from puffin_ann.lifecycle.evaluate.effort import Efforts
 from puffin_ann.lifecycle.evaluate.measure import Measure
 from puffin_ann.lifecycle.policy.kept_recall import ShardRecall
 from puffin_ann.lifecycle.refresh import stages
@@ -235,8 +236,12 @@ def uniform(first, rows):
 
 
 @pytest.fixture
-def by_products(catalog):
-    """A table and an index of two shards that passed the gate, one of which is under its target."""
+def by_products(catalog, monkeypatch):
+    """A table and an index of two shards that passed the gate, one of which is under its target.
+
+    Of widths that reach it the narrowest is chosen.
+    """
+    monkeypatch.setattr(Efforts, "of", lambda self, width, probe: float(width))
     table = catalog.create_table("demo.words", schema=uniform(0, 0).schema)
     table.append(uniform(0, 6000))
     declaration = builds.declaration(

@@ -5,7 +5,6 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.blobs.version.routing import ShardEntry
 from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.search.cache.places import is_in_cache
@@ -20,6 +19,7 @@ from puffin_ann.search.shards.cold.decide import (
 from puffin_ann.search.shards.cold.nearest_cells import nearest
 from puffin_ann.search.shards.cold.scan import ColdShards
 from puffin_ann.search.shards.opening.blobs import engine_of
+from puffin_ann.search.shards.placed import placed
 from puffin_ann.search.version.index_files import BlobPlace
 from puffin_ann.settings import CacheMode, settings
 
@@ -135,7 +135,7 @@ class ColdTier:
     def _nearest_cells(self, queries: NDArray[np.float32], k: int) -> NDArray[np.bool_]:
         routing, cells = self.shards.version.routing, self.shards.cells
         return nearest(
-            METRICS[routing.metric].queries_to_search_space(queries),
+            placed(queries, routing),
             cells.centroids,
             cells.rows,
             count=routing.scan_partitions,
