@@ -246,10 +246,10 @@ def by_products(catalog, monkeypatch):
     table.append(uniform(0, 6000))
     declaration = builds.declaration(
         algorithm="vamana",
-        parameters={"R": 32, "L": 64, "pq_m": 8},
+        parameters={"R": 32, "L": 64},
         metric="ip",
         partitions_per_shard=4,
-        recall_target=0.95,
+        recall_target=0.9,
         gate={"queries": 200, "k": 10},
     )
     builds.build(declaration, "build")
