@@ -65,15 +65,17 @@ def build_ours(
     return clock.timed, built
 
 
-def through_blob(algorithm: str, built: Any, folder: Path) -> tuple[SearchableShard, Path]:
-    """Write a shard to its blob, and open it from there, as every search does."""
+def through_blob(
+    algorithm: str, built: Any, folder: Path, *, searched: bool = True
+) -> tuple[SearchableShard, Path]:
+    """Write a shard to its blob, and open it from there, as every search does, or as insertions."""
     one = engine(algorithm)
     blob = folder / f"{algorithm}.blob"
     with blob.open("wb") as out:
         one.encode(built, out)
     unpacked = Path(tempfile.mkdtemp(dir=folder))
     with blob.open("rb") as source:
-        one.unpack(source, unpacked)
+        one.unpack(source, unpacked, searched=searched)
     return one.open(unpacked), unpacked
 
 
