@@ -15,6 +15,7 @@ from puffin_ann.ann.core.types import Fields
 from puffin_ann.blobs.version.partitions import Partitions
 from puffin_ann.blobs.version.routing import ShardEntry
 from puffin_ann.errors import FormatError
+from puffin_ann.search.shards.emptied import MOSTLY, WIDER, EmptiedCells, probe_farther
 from puffin_ann.search.shards.placed import placed
 from puffin_ann.search.version.consistency import check_shards_have_cells
 from puffin_ann.search.version.index_version import IndexVersion
@@ -64,7 +65,7 @@ class Router:
         self, centroids: NDArray[np.float32], partition_shards: NDArray[np.uint32]
     ) -> None:
         # The cells of a shard are side by side, so that one pass finds each shard's nearest.
-        order = np.argsort(partition_shards, kind="stable")
+        self._order = order = np.argsort(partition_shards, kind="stable")
         owners, firsts = np.unique(partition_shards[order], return_index=True)
         self._owners = owners.astype(np.int64)
         self._begins = np.append(firsts, len(order)).astype(np.int64)
@@ -98,11 +99,7 @@ class Router:
                 self._owners, _STEPS_A_UNIT, _SHARES, shares,
             )  # fmt: skip
             return shares
-        # BLAS's own threads would go on spinning for a tenth of a second, on the cores of ours.
-        # Queries so long that squares leave float32 are near no cell, or all.
-        with blas.single_thread(), np.errstate(over="ignore", invalid="ignore"):
-            scores = queries @ self._doubled
-            np.subtract(self._squares, scores, out=scores)
+        scores = self._scores(queries)
         last = probe_partitions - 1
         if probe_partitions < len(self._squares):
             limits = np.partition(scores, last, axis=1)[:, last].copy()
@@ -115,12 +112,53 @@ class Router:
         )  # fmt: skip
         return shares
 
+    def in_emptied(
+        self, queries: NDArray[np.float32], left: NDArray[np.float32]
+    ) -> NDArray[np.bool_]:
+        """Tell which queries, placed, lie in a cell that lost most of its rows: (q,) bool."""
+        nearest = self._order[self._scores(queries).argmin(axis=1)]
+        is_emptied: NDArray[np.bool_] = left[nearest] < MOSTLY
+        return is_emptied
+
+    def widen(
+        self,
+        shares: NDArray[np.float32],
+        queries: NDArray[np.float32],
+        probe_partitions: int,
+        left: NDArray[np.float32],
+    ) -> None:
+        """Change the shares of queries that lie in emptied cells: they are searched farther.
+
+        Args:
+            shares: (q, shards) float32, written.
+            queries: (q, dc) float32, placed.
+            probe_partitions: nearest cells to consider of other queries.
+            left: (cells,) float32, see `EmptiedCells`.
+        """
+        asked = np.flatnonzero(self.in_emptied(queries, left))
+        if len(asked):
+            probed = probe_farther(
+                self._scores(queries[asked]), left[self._order], probe_partitions
+            )
+            by_shard = np.logical_or.reduceat(probed, self._begins[:-1], axis=1)
+            shares[np.ix_(asked, self._owners)] = WIDER * by_shard
+
+    def _scores(self, queries: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return (q, cells) float32, ascending with squared distances; cells in `_order`."""
+        # BLAS's own threads would go on spinning for a tenth of a second, on the cores of ours.
+        # Queries so long that squares leave float32 are near no cell, or all.
+        with blas.single_thread(), np.errstate(over="ignore", invalid="ignore"):
+            scores: NDArray[np.float32] = queries @ self._doubled
+            np.subtract(self._squares, scores, out=scores)
+        return scores
+
 
 class Routes:
     """The cells of a version, read when first needed, and the ways by them to its shards.
 
     Attributes:
         is_delta: (shards,) bool.
+        emptied: cells that lost most of their rows.
         lost_cells: why the cells could not be read, so that every shard is asked; else empty.
     """
 
@@ -129,6 +167,7 @@ class Routes:
         self.is_delta = np.array(
             [shard.kind == "delta" for shard in version.routing.shards], np.bool_
         )
+        self.emptied = EmptiedCells(version.routing.cells.count)
         self.lost_cells = ""
 
     @cached_property
@@ -158,13 +197,23 @@ class Routes:
         router = self._router
         if router is None:
             return self._everywhere(len(queries))
-        routed = router.shares(self.placed(queries), probe_partitions)
+        there, left = self.placed(queries), self.emptied.left
+        routed = router.shares(there, probe_partitions)
+        if left is not None:
+            router.widen(routed, there, probe_partitions, left)
         if router.shards == len(self.is_delta) and not self.is_delta.any():
             return routed
         every = np.zeros((len(queries), len(self.is_delta)), np.float32)
         every[:, : router.shards] = routed
         every[:, self.is_delta] = NEAREST_SHARE
         return every
+
+    def are_near(self, queries: NDArray[np.float32]) -> bool:
+        """Tell whether none of the queries, (q, d) float32, lies in an emptied cell."""
+        router, left = self._router, self.emptied.left
+        if router is None or left is None:
+            return True
+        return not router.in_emptied(self.placed(queries), left).any()
 
     def placed(self, queries: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return queries as cells are compared with them, (q, dc) float32."""

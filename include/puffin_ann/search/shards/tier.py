@@ -133,6 +133,7 @@ class ShardTier:
                 return compared
         wide = self._reach.width(k, width)
         asked = self._reach.cells(k, probe_partitions)
+        self.routes.emptied.note(self._opened.kept)
         if allowed is None:
             few = self._ask_few(queries, k, wide, asked)
             with_others = few and self._with_others(queries, k, few)
@@ -141,11 +142,7 @@ class ShardTier:
         if allowed is None or probe_partitions is not None:
             shares = self.routes.nearest(queries, asked)
         else:
-
-            def count(place: int) -> int:
-                return self._opened.open(self._routing.shards[place]).allowed(allowed).count
-
-            shares = self.routes.to_allowed(queries, asked, allowed.rows_answered, count)
+            shares = self._to_allowed(queries, asked, allowed)
         probed = shares > 0.0
         widths = np.where(probed, np.maximum(k, np.rint(shares * wide)), 0)
         cold, sources = list[int](), list[Source]()
@@ -155,6 +152,9 @@ class ShardTier:
                 cold, sources = self._ranges.answer(queries, k, widths)
         widths[:, cold] = 0
         sources += self._probe(queries, k, widths, allowed)
+        if self.routes.emptied.note(self._opened.kept) and not self.routes.are_near(queries):
+            # Some of the shards were opened just now: only then was seen what cells have lost.
+            return self._search(queries, k, width, probe_partitions, allowed, by_ranges=by_ranges)
         touched = probed.any(axis=0)
         found = count_found(sources, len(queries), k)
         if cold and found.min(initial=k) < k:
@@ -165,6 +165,16 @@ class ShardTier:
             sources += self._probe(queries, k, np.where(rest, wide, 0), allowed)
             touched |= rest.any(axis=0)
         return sources, int(np.count_nonzero(touched))
+
+    def _to_allowed(
+        self, queries: NDArray[np.float32], cells: int, allowed: AllowedRows
+    ) -> NDArray[np.float32]:
+        """Return the ways to where rows are that may be answered; see `Routes.to_allowed`."""
+
+        def count(place: int) -> int:
+            return self._opened.open(self._routing.shards[place]).allowed(allowed).count
+
+        return self.routes.to_allowed(queries, cells, allowed.rows_answered, count)
 
     def _with_others(
         self, queries: NDArray[np.float32], k: int, few: Few

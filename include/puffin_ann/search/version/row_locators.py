@@ -14,12 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.array_files import load_array
+from puffin_ann.blobs.shards import cells as cell_starts
+from puffin_ann.blobs.shards.cells import CellStarts
 from puffin_ann.blobs.shards.rows import Rows
 from puffin_ann.errors import BlobFormatError, LocalCopyError
 from puffin_ann.lake.read.diff.coverage_diff import ALL, Positions
 from puffin_ann.search.merge import LocatorKeys
 
 _ARRAYS = ("files", "places", "row_groups", "offsets", "in_order")
+_CELLS = "cells.npy"
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +114,7 @@ class Locators:
         row_groups: (n,) uint32.
         offsets: (n,) uint32, row offset inside the row group.
         in_order: ordinals ascend by file id, row group and offset.
+        cells: where the rows of cells are, of the leading rows; None if that is not known.
     """
 
     files: NDArray[np.uint32]
@@ -118,12 +122,13 @@ class Locators:
     row_groups: NDArray[np.uint32]
     offsets: NDArray[np.uint32]
     in_order: bool
+    cells: CellStarts | None = None
 
     @classmethod
     def of(cls, rows: Rows) -> "Locators":
         """Take over a rows blob."""
         files, places = _numbered(rows.file_ids)
-        return cls(files, places, rows.row_groups, rows.offsets, rows.in_order)
+        return cls(files, places, rows.row_groups, rows.offsets, rows.in_order, rows.cells)
 
     @staticmethod
     def save(rows: Rows, folder: Path) -> None:
@@ -131,13 +136,16 @@ class Locators:
         values = Locators.of(rows)
         for name in _ARRAYS:
             np.save(folder / f"{name}.npy", np.asarray(getattr(values, name)))
+        if values.cells is not None:
+            encoded = cell_starts.encode(values.cells)
+            np.save(folder / _CELLS, np.frombuffer(encoded, cell_starts.NUMBER))
 
     @classmethod
     def open(cls, folder: Path) -> "Locators":
         """Map what `save` wrote.
 
         Raises:
-            OSError, ValueError: it is not there, or not whole.
+            OSError, ValueError, BlobFormatError: it is not there, or not whole.
         """
         # As plain arrays: indexing a memmap costs several times as much.
         files, places, row_groups, offsets, in_order = (
@@ -145,7 +153,11 @@ class Locators:
         )
         if not len(places) == len(row_groups) == len(offsets):
             raise ValueError(f"{folder}: columns of different lengths")
-        return cls(files, places, row_groups, offsets, bool(in_order))
+        cells = None
+        if (folder / _CELLS).exists():  # folders made before have none
+            encoded = load_array(folder / _CELLS, mapped=False).tobytes()
+            cells = cell_starts.decode(encoded, len(places), str(folder))
+        return cls(files, places, row_groups, offsets, bool(in_order), cells)
 
     def __len__(self) -> int:
         """Return the number of rows n."""

@@ -62,7 +62,8 @@ def test_by_inner_product_the_length_of_a_query_does_not_matter():
     bound = float(np.linalg.norm(rows, axis=1).max())
     centroids = METRICS["ip"].to_search_space(rows[:40], bound)
     router = Router(centroids, (np.arange(40) % 8).astype(np.uint32))
-    routing = SimpleNamespace(metric="ip", norm_bound=bound, shards=[])
+    cells = SimpleNamespace(count=40)
+    routing = SimpleNamespace(metric="ip", norm_bound=bound, shards=[], cells=cells)
     routes = Routes(None, SimpleNamespace(routing=routing))
     queries = random.standard_normal((50, 6)).astype(np.float32)
 

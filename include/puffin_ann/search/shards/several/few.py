@@ -106,6 +106,8 @@ class FewQueries:
             return None
         if REFUSALS_BORNE * self._refused > self._calls + REFUSALS_BORNE:
             return None
+        if not self._routes.are_near(queries):
+            return None
         from puffin_ann.ann.graph.searcher import EXHAUSTIVE_ROWS, SPARE
         from puffin_ann.search.shards.several.kernels_few import answer_few
 
