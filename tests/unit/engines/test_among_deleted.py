@@ -46,6 +46,26 @@ def test_as_much_is_found_from_within_a_deleted_cluster_as_elsewhere(name, tmp_p
 
 
 @pytest.mark.parametrize("name", SHARDS)
+@pytest.mark.parametrize("metric", ["l2", "cosine"])
+def test_what_many_searches_are_quicker_by_finds_as_much_among_deleted_rows(name, metric, tmp_path):
+    """Lists that lead past deleted rows told no search that it began among them."""
+    algorithm, parameters = SHARDS[name]
+    rows, labels, queries = clusters()
+    shard = opened(algorithm, rows, tmp_path, metric=metric, **parameters)
+    deleted = labels == 0
+    truth = nearest(rows, queries, K, metric, deleted)[1]
+    before = recall(shard.search(queries, K, width=WIDTH, deleted=deleted)[1], truth)
+    shard.expect(deleted)
+    together = shard.search(queries, K, width=WIDTH, deleted=deleted, threads=2)
+    assert_answers_are_sound(together, rows, queries, K, metric, deleted)
+    assert recall(together[1], truth) >= before - 0.01
+    for place, query in enumerate(queries[:5]):
+        alone = shard.search(query[None], K, width=WIDTH, deleted=deleted)
+        np.testing.assert_array_equal(alone[0][0], together[0][place])
+        np.testing.assert_array_equal(alone[1][0], together[1][place])
+
+
+@pytest.mark.parametrize("name", SHARDS)
 def test_rows_deleted_here_and_there_leave_answers_as_they_were(name, tmp_path):
     """A row that is gone from beside a query is not a cluster that is: nothing is repeated."""
     algorithm, parameters = SHARDS[name]

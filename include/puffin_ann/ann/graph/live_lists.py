@@ -43,8 +43,22 @@ from puffin_ann.ann.core.types import Fields
 from puffin_ann.ann.graph import kernels_connectivity
 from puffin_ann.ann.graph import kernels_live_lists as kernels
 from puffin_ann.ann.graph.arguments import Adjacency, FlatAdjacency, Space
+from puffin_ann.ann.graph.hollows import Hollows
 
 REPAIR_KEEP = 32
+
+
+class Past(NamedTuple):
+    """A graph that leads past deleted rows, as a search reads it.
+
+    Attributes:
+        graph: its fields.
+        hollows: where deleted rows lay close together, which the graph does not tell any more;
+            None if they did nowhere.
+    """
+
+    graph: Fields
+    hollows: Hollows | None
 
 
 class Effort(NamedTuple):

@@ -20,6 +20,8 @@ from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.core.types import Answers, Fields, Width
 from puffin_ann.ann.exact.live_rows import LiveRows
 from puffin_ann.ann.graph.arguments import QueryBatch
+from puffin_ann.ann.graph.hollows import Hollows
+from puffin_ann.ann.graph.live_lists import Past
 from puffin_ann.ann.graph.primitives import Whole
 
 SPARE = 8
@@ -96,7 +98,7 @@ class Answering:
         zero_rows: NDArray[np.int64] | None = None,
         *,
         expansion: int,
-        past: Callable[[NDArray[np.uint8]], Fields | None],
+        past: Callable[[NDArray[np.uint8]], Past | None],
     ) -> None:
         self.metric = METRICS[metric]
         self.vectors = read_only(vectors)
@@ -105,7 +107,7 @@ class Answering:
         self._expansion = expansion
         self._live_rows = LiveRows(self.metric, self.vectors)
         masks = self._live_rows.masks
-        self._lasting: LastingMasks[Fields] = LastingMasks(
+        self._lasting: LastingMasks[Past] = LastingMasks(
             len(self.vectors), past, masks, repaid=REPAID
         )
 
@@ -159,12 +161,12 @@ class Answering:
         distances = np.empty((len(queries), k), np.float32)
         counts = np.empty(len(queries), np.int64)
         mask = _NONE_DELETED if deleted is None or live == rows else deleted
-        asked = _Asked(queries, widths, live, mask, self.past(mask, len(queries)))
+        past = self.past(mask, len(queries))
+        asked = _Asked(queries, widths, live, mask, past and past.graph)
         found = ids, distances, counts
-        if threads <= 1 or len(queries) <= 1:
-            self._run(run, asked, found)
-        else:
-            self._run_side_by_side(run, asked, found, threads)
+        self._run_in_parts(run, asked, found, threads)
+        if past is not None and past.hollows is not None:
+            self._search_hollows(run, asked, found, past.hollows, threads)
         # Of a query alone the reduction would take a tenth of the search.
         if compared is not None or (counts[0] if len(counts) == 1 else counts.min()) < k:
             rest = np.flatnonzero(counts < k if compared is None else compared | (counts < k))
@@ -184,12 +186,30 @@ class Answering:
         scratch.stamp = run(batch, scratch.stamp, asked.past)
         self.give_back(scratch)
 
-    def _run_side_by_side(self, run: Run, asked: "_Asked", found: _Found, threads: int) -> None:
+    def _search_hollows(
+        self, run: Run, asked: "_Asked", found: _Found, hollows: Hollows, threads: int
+    ) -> None:
+        """Search again for queries from within deleted rows, through these: farther, that is."""
+        kept = np.maximum(asked.widths, found[0].shape[1])
+        lines = np.flatnonzero(hollows.hold(self.metric, asked.queries, found[1][:, 0], kept))
+        if len(lines):
+            queries, widths = asked.queries[lines], asked.widths[lines]
+            anew = found[0][lines], found[1][lines], found[2][lines]
+            again = asked._replace(queries=queries, widths=widths, past=None)
+            self._run_in_parts(run, again, anew, threads)
+            ids, distances, counts = found
+            ids[lines], distances[lines], counts[lines] = anew
+
+    def _run_in_parts(self, run: Run, asked: "_Asked", found: _Found, threads: int) -> None:
+        ids, distances, counts = found
+        if threads <= 1 or len(counts) <= 1:
+            self._run(run, asked, found)
+            return
+
         def run_some(some: slice) -> None:
             part = asked._replace(queries=asked.queries[some], widths=asked.widths[some])
             self._run(run, part, (ids[some], distances[some], counts[some]))
 
-        ids, distances, counts = found
         for _ in blas.parallel(run_some, _parts(len(counts), threads), threads):
             pass
 
@@ -227,6 +247,7 @@ class Answering:
         counts, sights = np.empty(len(queries), np.int64), np.empty((len(queries), 3), np.float32)
         mask = _NONE_DELETED if deleted is None or live == len(self.vectors) else deleted
         past = self.past(mask, len(queries))
+        graph = past and past.graph
 
         def run_some(some: slice) -> None:
             scratch = self.take()
@@ -234,7 +255,7 @@ class Answering:
                 self.metric.code, self.vectors, queries[some], widths[some], live, SPARE, mask,
                 scratch.stamps, ids[some], distances[some], counts[some],
             )  # fmt: skip
-            scratch.stamp = run(batch, scratch.stamp, past, sights[some])
+            scratch.stamp = run(batch, scratch.stamp, graph, sights[some])
             self.give_back(scratch)
 
         if threads <= 1 or len(queries) <= 1:
@@ -263,7 +284,7 @@ class Answering:
         """Make the graph that leads past a mask's deleted rows at once, if it is worth it."""
         self._lasting.make_now(deleted)
 
-    def past(self, mask: NDArray[np.uint8], queries: int) -> Fields | None:
+    def past(self, mask: NDArray[np.uint8], queries: int) -> Past | None:
         """Return the graph that leads past deleted rows, if there are any and it was made."""
         if mask is _NONE_DELETED:
             return None

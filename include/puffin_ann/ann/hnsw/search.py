@@ -7,9 +7,10 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.core.memmap import read_only
 from puffin_ann.ann.core.types import Answers, Fields, Width
+from puffin_ann.ann.graph import hollows
 from puffin_ann.ann.graph import space as spaces
 from puffin_ann.ann.graph.arguments import Adjacency, QueryBatch, Space
-from puffin_ann.ann.graph.live_lists import Effort, choose, to_fields
+from puffin_ann.ann.graph.live_lists import Effort, Past, choose, to_fields
 from puffin_ann.ann.graph.primitives import Whole
 from puffin_ann.ann.graph.searcher import Answering
 from puffin_ann.ann.hnsw import kernels
@@ -87,10 +88,12 @@ class Searcher:
         """Make at once what many searches with a mask are quicker by."""
         self.answering.expect(deleted)
 
-    def _past(self, deleted: NDArray[np.uint8]) -> Fields | None:
+    def _past(self, deleted: NDArray[np.uint8]) -> Past | None:
         if self.answering.metric.name == "ip":  # measured by products, which no pruning is for
             return None
-        return to_fields(choose(Space(*self._space), self._adjacency, deleted, PAST))
+        chosen = choose(Space(*self._space), self._adjacency, deleted, PAST)
+        within = hollows.find(self.answering.vectors, self._adjacency, deleted)
+        return Past(to_fields(chosen), within)
 
     def _run(self, batch: QueryBatch, stamp: Whole, past: Fields | None) -> Whole:
         name = self.answering.metric.name

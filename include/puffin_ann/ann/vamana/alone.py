@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.core.known_masks import KnownMask
-from puffin_ann.ann.core.types import Answers, Fields, Width
+from puffin_ann.ann.core.types import Answers, Width
+from puffin_ann.ann.graph.live_lists import Past
 from puffin_ann.ann.graph.searcher import EXHAUSTIVE_ROWS, SPARE, Answering
 from puffin_ann.ann.vamana.packed.kernels_search import NO_SIEVES, NO_SIGHTS, search_several
 from puffin_ann.ann.vamana.packed.kernels_tables import PackedGraph
@@ -27,7 +28,7 @@ class Alone:
         self._answering, self._graph = answering, graph
         self._rows = len(answering.vectors)
         self._placed = placed(graph, answering.vectors, None, self._rows)
-        self._last: tuple[KnownMask, Fields | None, NDArray[np.void]] | None = None
+        self._last: tuple[KnownMask, Past | None, NDArray[np.void]] | None = None
 
     def search(
         self,
@@ -42,9 +43,9 @@ class Alone:
         wide = int(width[0]) if isinstance(width, np.ndarray) else width
         if live <= max(k, EXHAUSTIVE_ROWS) or max(wide, k) >= answering.compared_from(live):
             return None
-        graph = self._placed
+        graph, past = self._placed, None
         if deleted is not None and live < self._rows:
-            graph = self._past(deleted, live)
+            graph, past = self._past(deleted, live)
         ids, distances = np.empty((1, 1, k), np.int64), np.empty((1, 1, k), np.float32)
         scratch = answering.take()
         scratch.widths[0, 0] = wide
@@ -54,14 +55,20 @@ class Alone:
         )  # fmt: skip
         found = scratch.counts[0, 0]
         answering.give_back(scratch)
-        return None if found < k else (ids[0], distances[0])
+        if found < k:
+            return None
+        if past is not None and past.hollows is not None:
+            kept = np.array([max(wide, k)])
+            if past.hollows.hold(answering.metric, query, distances[0, :, 0], kept)[0]:
+                return None
+        return ids[0], distances[0]
 
-    def _past(self, deleted: NDArray[np.uint8], live: int) -> NDArray[np.void]:
+    def _past(self, deleted: NDArray[np.uint8], live: int) -> tuple[NDArray[np.void], Past | None]:
         """Return the graph with a mask; that which leads past its deleted rows, if it was made."""
         known, past = self._answering.known(deleted), self._answering.past(deleted, 1)
         last = self._last
         if last is None or last[0] is not known or last[1] is not past:
-            graph = self._graph if past is None else PackedGraph(*past)
+            graph = self._graph if past is None else PackedGraph(*past.graph)
             found = placed(graph, self._answering.vectors, deleted, live)
             self._last = last = known, past, found
-        return last[2]
+        return last[2], past

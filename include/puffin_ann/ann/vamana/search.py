@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from puffin_ann.ann.clustering import product_quantisation
 from puffin_ann.ann.core.memmap import read_only
 from puffin_ann.ann.core.types import Answers, Fields, Width
+from puffin_ann.ann.graph import hollows
 from puffin_ann.ann.graph import space as spaces
 from puffin_ann.ann.graph.arguments import Adjacency, QueryBatch, Space
-from puffin_ann.ann.graph.live_lists import Effort, choose, to_fields
+from puffin_ann.ann.graph.live_lists import Effort, Past, choose, to_fields
 from puffin_ann.ann.graph.primitives import Whole
 from puffin_ann.ann.graph.searcher import Answering, Run
 from puffin_ann.ann.vamana import kernels_search as kernels
@@ -219,7 +220,7 @@ class Searcher:
         """Make at once what many searches with a mask are quicker by."""
         self.answering.expect(deleted)
 
-    def _past(self, deleted: NDArray[np.uint8]) -> Fields | None:
+    def _past(self, deleted: NDArray[np.uint8]) -> Past | None:
         linked = self._linked
         space, neighbours = linked.space, linked.neighbours
         if space is None and self._folder is not None:
@@ -231,6 +232,7 @@ class Searcher:
             return None
         adjacency = Adjacency(neighbours, linked.degrees, linked.entry)
         chosen = choose(_to_space(space), adjacency, deleted, PAST)
+        within = hollows.find(linked.vectors, adjacency, deleted)
         if linked.metric == "ip":
             from puffin_ann.ann.vamana import product_edges  # few searches choose lists
 
@@ -238,11 +240,11 @@ class Searcher:
             dimension = linked.vectors.shape[1]
             product_edges.add(space, chosen, dimension, deleted=deleted, threads=1)
         if self.beam != "edges":
-            return to_fields(chosen)
+            return Past(to_fields(chosen), within)
         packed = layouts.make_beside(
             linked.vectors, space, chosen.neighbours, chosen.degrees, self._folder
         )
-        return None if packed is None else tuple(self._graph_of(packed))
+        return None if packed is None else Past(tuple(self._graph_of(packed)), within)
 
     def _graph_of(self, packed: PackedNodes) -> PackedGraph:
         layout, frame = packed.layout, packed.frame

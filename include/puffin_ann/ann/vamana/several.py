@@ -6,6 +6,8 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.core.metrics import Metric
+from puffin_ann.ann.graph.hollows import Hollows
 from puffin_ann.ann.graph.primitives import Whole
 from puffin_ann.ann.vamana.packed.kernels_tables import PackedGraph
 from puffin_ann.ann.vamana.packed.placed import addresses, placed
@@ -40,6 +42,7 @@ class Several:
         )
         self._rows = rows
         self._masked = [place for place, mask in enumerate(masks) if mask is not None]
+        self._hollows: tuple[Hollows, ...] = ()
         self._looking = Lock()
         self._where = self._placed()
         self._free: list[Stamps] = []
@@ -63,7 +66,9 @@ class Several:
                 is_settled = answering.known(mask).is_settled
                 past = answering.past(mask, queries)
                 if past is not None:
-                    self._graphs[place] = PackedGraph(*past)
+                    self._graphs[place] = PackedGraph(*past.graph)
+                    if past.hollows is not None:
+                        self._hollows = (*self._hollows, past.hollows)
                 elif not is_settled:
                     left.append(place)
             if len(left) < len(self._masked):
@@ -74,6 +79,22 @@ class Several:
         if self._masked:
             self._look_for_past(queries)
         return self._where
+
+    def are_in_hollows(
+        self, metric: Metric, queries: NDArray[np.float32], nearest: NDArray[np.float32], kept: int
+    ) -> bool:
+        """Tell whether any query, of which `kept` candidates were, lies within deleted rows.
+
+        Args:
+            metric: of the graphs.
+            queries: `(q, d) float32`.
+            nearest: `(q,) float32`, distance of the nearest row that was found of each.
+            kept: candidates.
+        """
+        if not self._hollows:
+            return False
+        every = np.full(len(queries), kept)
+        return any(one.hold(metric, queries, nearest, every).any() for one in self._hollows)
 
     def take(self) -> "Stamps":
         """Return marks that are this thread's until they are given back."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.blobs.version.partitions import Partitions
 from puffin_ann.search.shards.opening.snapshot_shard import SnapshotShard
 
 MOSTLY = 0.5
@@ -27,20 +28,25 @@ of the nearest to queries in that one were found; so 0.92, and by a share of 1 0
 """
 
 
+SMALL = 0.1
+"""Share of the rows that cells of its shard have on average, below which one may have lost rows
+that are not in the shard any more, since it was built again: it had more once."""
+
+
 class EmptiedCells:
     """What is left of cells, as far as the shards they lie in are open; safe for several threads.
 
     Attributes:
         left: (cells,) float32, the share of each cell's rows that are live; None while no cell is
-            known that lost most of them. Rows in no order of cells are not counted.
+            known that lost most of them.
 
     Args:
-        count: cells of the version.
+        cells: of the version.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, cells: Partitions) -> None:
         self.left: NDArray[np.float32] | None = None
-        self._rows, self._deleted = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self._cells, self._every = cells, np.ones(cells.count, np.float32)
         self._noted: set[int] = set()
         self._lock = threading.Lock()
 
@@ -51,24 +57,32 @@ class EmptiedCells:
         with self._lock:
             new = [number for number in list(shards) if number not in self._noted]
             self._noted.update(new)
-            is_less = [self._count(shards[number]) for number in new]
-            if not any(is_less):
-                return False
-            left = (1.0 - self._deleted / np.maximum(self._rows, 1)).astype(np.float32)
-            self.left = left if (left < MOSTLY).any() else None
-        return self.left is not None
+            changed = [self._count(number, shards[number]) for number in new]
+            if any(changed):
+                self.left = self._every.copy()
+        return any(changed)
 
-    def _count(self, shard: SnapshotShard) -> bool:
-        """Add a shard's rows to those of its cells; tell whether some are deleted."""
-        runs, deleted = shard.loaded.locators.cells, shard.deleted
-        if deleted is None or runs is None or not len(runs.cells):
+    def _count(self, number: int, shard: SnapshotShard) -> bool:
+        """Count what is left of the cells of a shard; tell whether some are emptied.
+
+        Of a shard whose rows are not all in the order of cells nothing is known.
+        """
+        runs, deleted, count = shard.loaded.locators.cells, shard.deleted, self._cells.count
+        owned = np.flatnonzero(self._cells.shards == number)
+        if runs is None or runs.ordered_rows < len(shard.loaded.locators) or not len(owned):
             return False
         starts = runs.starts.astype(np.int64)
-        gone = np.add.reduceat(deleted[: starts[-1]], starts[:-1], dtype=np.int64)
-        is_there = runs.cells < len(self._rows)
-        np.add.at(self._rows, runs.cells[is_there], np.diff(starts)[is_there])
-        np.add.at(self._deleted, runs.cells[is_there], gone[is_there])
-        return bool(gone.any())
+        rows = np.bincount(runs.cells, np.diff(starts), minlength=count)[:count]
+        live = rows.copy()
+        if deleted is not None and len(runs.cells):
+            gone = np.add.reduceat(deleted, starts[:-1], dtype=np.int64)
+            live -= np.bincount(runs.cells, gone, minlength=count)[:count]
+        is_small = rows < SMALL * rows[owned].mean()
+        once = np.maximum(rows, np.where(is_small, self._cells.rows, 0))
+        left = (live / np.maximum(once, 1.0)).astype(np.float32)
+        left[once == 0] = 1.0
+        self._every[owned] = left[owned]
+        return bool((left[owned] < MOSTLY).any())
 
 
 def probe_farther(

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -16,6 +16,7 @@ from puffin_ann.blobs.version.partitions import Partitions
 from puffin_ann.blobs.version.routing import ShardEntry
 from puffin_ann.errors import FormatError
 from puffin_ann.search.shards.emptied import MOSTLY, WIDER, EmptiedCells, probe_farther
+from puffin_ann.search.shards.opening.snapshot_shard import SnapshotShard
 from puffin_ann.search.shards.placed import placed
 from puffin_ann.search.version.consistency import check_shards_have_cells
 from puffin_ann.search.version.index_version import IndexVersion
@@ -158,7 +159,6 @@ class Routes:
 
     Attributes:
         is_delta: (shards,) bool.
-        emptied: cells that lost most of their rows.
         lost_cells: why the cells could not be read, so that every shard is asked; else empty.
     """
 
@@ -167,7 +167,6 @@ class Routes:
         self.is_delta = np.array(
             [shard.kind == "delta" for shard in version.routing.shards], np.bool_
         )
-        self.emptied = EmptiedCells(version.routing.cells.count)
         self.lost_cells = ""
 
     @cached_property
@@ -197,7 +196,7 @@ class Routes:
         router = self._router
         if router is None:
             return self._everywhere(len(queries))
-        there, left = self.placed(queries), self.emptied.left
+        there, left = self.placed(queries), self._left
         routed = router.shares(there, probe_partitions)
         if left is not None:
             router.widen(routed, there, probe_partitions, left)
@@ -208,9 +207,23 @@ class Routes:
         every[:, self.is_delta] = NEAREST_SHARE
         return every
 
+    def note(self, shards: Mapping[int, SnapshotShard]) -> bool:
+        """Note what open shards, by id, have left of their cells; tell whether some are emptied."""
+        return self._emptied is not None and self._emptied.note(shards)
+
+    @cached_property
+    def _emptied(self) -> EmptiedCells | None:
+        """None: every shard is asked."""
+        cells = None if self._router is None else self.cells
+        return None if cells is None else EmptiedCells(cells)
+
+    @property
+    def _left(self) -> NDArray[np.float32] | None:
+        return None if self._emptied is None else self._emptied.left
+
     def are_near(self, queries: NDArray[np.float32]) -> bool:
         """Tell whether none of the queries, (q, d) float32, lies in an emptied cell."""
-        router, left = self._router, self.emptied.left
+        router, left = self._router, self._left
         if router is None or left is None:
             return True
         return not router.in_emptied(self.placed(queries), left).any()

@@ -133,7 +133,7 @@ class ShardTier:
                 return compared
         wide = self._reach.width(k, width)
         asked = self._reach.cells(k, probe_partitions)
-        self.routes.emptied.note(self._opened.kept)
+        self.routes.note(self._opened.kept)
         if allowed is None:
             few = self._ask_few(queries, k, wide, asked)
             with_others = few and self._with_others(queries, k, few)
@@ -152,7 +152,7 @@ class ShardTier:
                 cold, sources = self._ranges.answer(queries, k, widths)
         widths[:, cold] = 0
         sources += self._probe(queries, k, widths, allowed)
-        if self.routes.emptied.note(self._opened.kept) and not self.routes.are_near(queries):
+        if self.routes.note(self._opened.kept) and not self.routes.are_near(queries):
             # Some of the shards were opened just now: only then was seen what cells have lost.
             return self._search(queries, k, width, probe_partitions, allowed, by_ranges=by_ranges)
         touched = probed.any(axis=0)

@@ -136,6 +136,10 @@ class FewQueries:
         if not is_answered:
             self._refused += 1
             return None
+        if allowed is None and several.are_in_hollows(
+            self._metric, queries, answers[2][:, 0], max(wide, k)
+        ):
+            return None
         return Few(self._located.source(answers, keys), widths, sights, self._is_part)
 
     def _sieves_of(self, allowed: AllowedRows) -> "_Sieves":
