@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from puffin_ann.ann.core.types import Answers, Width
 from puffin_ann.ann.ivf import lists as inverted
-from puffin_ann.ann.ivf.coded_rows import is_wide
+from puffin_ann.ann.ivf.candidates import coarseness_of
 from puffin_ann.ann.ivf.lists import Lists, Trained
 from puffin_ann.ann.ivf.search import Searcher
 from puffin_ann.blobs.encoding.stored_vectors import PLAIN, Stored
@@ -34,9 +34,6 @@ KEPT_EFFORTS = 1024
 SCANNED = 16
 """Rows whose codes are scanned in the time in which one is compared exactly; between what that is
 for a query alone and for one of a large batch. Where fewer live than that, they are compared."""
-NUMBERS_A_CANDIDATE = 153_600
-"""Of wide rows one candidate is compared for so many numbers of those scanned: one of a hundred
-rows of 1,536. It takes a tenth of the time of the scan, which else would have to go farther."""
 
 
 class IvfShard(StoredVectors):
@@ -45,12 +42,13 @@ class IvfShard(StoredVectors):
     Args:
         ivf: as `blobs.ivf.open` gives it.
         searcher: over its lists; None if it has none, and every row is compared.
+        candidates: how many are enough, as `measure_candidates` found; None goes by the codes.
     """
 
-    def __init__(self, ivf: Ivf, searcher: Searcher | None) -> None:
+    def __init__(self, ivf: Ivf, searcher: Searcher | None, candidates: int | None = None) -> None:
         super().__init__(ivf)
         self._searcher = searcher
-        self._coarseness = coarseness(ivf)
+        self._coarseness = coarseness(ivf) if candidates is None else coarseness_of(candidates)
         self._efforts: dict[tuple[int, int], tuple[int, int]] = {}
 
     @property
@@ -99,21 +97,14 @@ class IvfShard(StoredVectors):
         """Return (lists to look through, candidates to refine); neither falls as width grows.
 
         Measured on word vectors of 100 and sentence vectors of 384 dimensions: recall is bought by
-        lists, and cheapest with few candidates, though more the coarser the codes are. A width
-        beyond all lists adds candidates, up to every row. Of wide rows candidates are measured by
-        a byte a number, which is cheap beside the scan: the farther it goes, the more they are.
+        lists, and cheapest with few candidates, as many as codes were found to ask for. A width
+        beyond all lists adds candidates, up to every row.
         """
         known = self._efforts.get((k, width))
         if known is not None:
             return known
         lists = 0 if self._searcher is None else self._searcher.lists
-        probes, refined = effort_of(k, width, lists, self.rows, self._coarseness)
-        if lists and is_wide(self.dimension):
-            scanned = probes * self.rows // lists
-            refined = max(
-                refined, min(k + scanned * self.dimension // NUMBERS_A_CANDIDATE, self.rows)
-            )
-        effort = probes, refined
+        effort = effort_of(k, width, lists, self.rows, self._coarseness)
         if len(self._efforts) < KEPT_EFFORTS:
             self._efforts[k, width] = effort
         return effort
@@ -305,7 +296,9 @@ class IvfPqEngine:
             beside.coded,
             beside.reach,
         )
-        return IvfShard(ivf, searcher) if stored else CodedShard(ivf, trained, lists, searcher)
+        if not stored:
+            return CodedShard(ivf, trained, lists, searcher)
+        return IvfShard(ivf, searcher, beside.candidates)
 
 
 def coarseness(ivf: Ivf) -> float:

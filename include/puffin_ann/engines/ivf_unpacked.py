@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from puffin_ann.ann.core.memmap import LargeWrites, new_array
 from puffin_ann.ann.ivf import coded_rows
 from puffin_ann.ann.ivf import search as searching
+from puffin_ann.ann.ivf.candidates import CANDIDATES, measure_candidates
 from puffin_ann.ann.ivf.coded_rows import CODED_ROWS
 from puffin_ann.ann.ivf.lists import Lists, Trained
 from puffin_ann.ann.ivf.reach import REACH, measure_reach
@@ -31,12 +32,14 @@ class Beside:
         packed: see `search.pack_codes`.
         coded: see `coded_rows.code_rows`.
         reach: see `reach.measure_reach`.
+        candidates: see `candidates.measure_candidates`.
     """
 
     inverse_norms: NDArray[np.float32] | None = None
     packed: NDArray[np.uint8] | None = None
     coded: NDArray[np.uint8] | None = None
     reach: NDArray[np.float32] | None = None
+    candidates: int | None = None
 
 
 def write_beside(
@@ -72,6 +75,8 @@ def write_beside(
     if not searched:
         return
     np.save(folder / REACH, measure_reach(trained, vectors))
+    searcher = searching.Searcher(trained, lists, vectors, norms, out)
+    np.save(folder / CANDIDATES, np.array([measure_candidates(searcher, trained.metric, vectors)]))
     if coded_rows.is_wide(trained.dimension):
         coded = (len(vectors), coded_rows.stride_of(trained.dimension))
         with LargeWrites(folder / CODED_ROWS, np.uint8, coded) as file:
@@ -94,7 +99,7 @@ def open_beside(
     Raises:
         OSError, ValueError: it is not what belongs to such a shard.
     """
-    packed = inverse_norms = coded = reach = None
+    packed = inverse_norms = coded = reach = candidates = None
     # Another machine of the same cache may have written another order: then it is made now.
     if (folder / PACKED).exists():
         packed = _read(folder / PACKED, np.uint8, _packed_shape(trained, lists), mapped=True)
@@ -102,13 +107,15 @@ def open_beside(
         return Beside(packed=packed)
     if trained.metric == "cosine":
         inverse_norms = _read(folder / INVERSE_NORMS, np.float32, (rows,))
-    # A former version of this package, or one that was not to search, has written neither.
+    # A former version of this package, or one that was not to search, has written none of these.
     if (folder / REACH).exists():
         reach = _read(folder / REACH, np.float32, (len(trained.centroids),))
     if (folder / CODED_ROWS).exists():
         shape = (rows, coded_rows.stride_of(trained.dimension))
         coded = _read(folder / CODED_ROWS, np.uint8, shape, mapped=True)
-    return Beside(inverse_norms, packed, coded, reach)
+    if (folder / CANDIDATES).exists():
+        candidates = int(_read(folder / CANDIDATES, np.int64, (1,))[0])
+    return Beside(inverse_norms, packed, coded, reach, candidates)
 
 
 def _packed_shape(trained: Trained, lists: Lists) -> tuple[int, int, int]:
