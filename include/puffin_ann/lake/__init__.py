@@ -10,9 +10,12 @@ It knows Puffin files as containers, and nothing of the indexes in them.
 """
 
 from puffin_ann.imports.deferred_imports import defer
+from puffin_ann.imports.pyiceberg_configuration import require_readable
 
 # What PyIceberg imports for scans, for its configuration's file, and for conditions as text.
 defer("pyarrow.dataset")
 defer("pyarrow.compute", Expression="pyarrow._compute")
 defer("strictyaml")
 defer("pyiceberg.expressions.parser")
+
+require_readable()

@@ -60,3 +60,5 @@ only uses it as its users do. Which file a task of a DAG enters first; those on 
     judge                  runs.evaluate
     the sensors            report.staleness
 """
+
+from puffin_ann import lake as lake  # before PyIceberg is imported: it sees to how that is

@@ -10,4 +10,4 @@ kept of columns. `cache` keeps unpacked shards on local disk. Parts of a search 
 what they do, if it is asked for; `explained` puts that together.
 """
 
-from puffin_ann import lake as lake  # before PyIceberg is imported: it has some of that wait
+from puffin_ann import lake as lake  # before PyIceberg is imported: it sees to how that is

@@ -7,8 +7,7 @@ from pathlib import Path
 import yaml
 
 from puffin_ann.errors import EnvironmentProblemError
-
-CONFIGURATION = ".pyiceberg.yaml"
+from puffin_ann.imports.pyiceberg_configuration import FILE
 
 
 def create_embedded(folder: Path, name: str) -> None:
@@ -33,7 +32,7 @@ def create_embedded(folder: Path, name: str) -> None:
         "uri": f"sqlite:///{folder / 'catalog.db'}",
         "warehouse": f"file://{folder / 'warehouse'}",
     }
-    _describe(folder / CONFIGURATION, name, described)
+    _describe(folder / FILE, name, described)
 
 
 def _describe(file: Path, name: str, described: dict[str, str]) -> None:

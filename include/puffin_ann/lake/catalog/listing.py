@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from pyiceberg import catalog as catalogs
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError
 from pyiceberg.typedef import Identifier
 
 from puffin_ann.errors import PuffinAnnError, TableNotFoundError
+from puffin_ann.lake.catalog.configuration import described
 from puffin_ann.lake.catalog.tables import open_catalog, unavailable
 from puffin_ann.lake.catalog.timeouts import ask_until_answered, within
 from puffin_ann.redaction import shown_cause
@@ -16,7 +16,7 @@ from puffin_ann.settings import settings
 
 def catalog_names() -> list[str]:
     """Return the names of the catalogs that PyIceberg's configuration describes, sorted."""
-    return sorted(catalogs._ENV_CONFIG.get_known_catalogs())
+    return sorted(described())
 
 
 def table_names(where: str) -> list[str]:

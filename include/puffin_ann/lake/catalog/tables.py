@@ -1,13 +1,13 @@
 """Find tables and snapshots through PyIceberg's own catalog configuration."""
 
+import os
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pydantic
-from pyiceberg import catalog as catalogs
 from pyiceberg import exceptions as catalog_errors
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, ValidationError
@@ -18,7 +18,6 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import TableRequirement, TableUpdate
-from pyiceberg.utils.config import Config
 
 from puffin_ann.errors import (
     CatalogUnavailableError,
@@ -30,6 +29,12 @@ from puffin_ann.errors import (
     UnsupportedTableError,
 )
 from puffin_ann.imports.extras import Extra, install_command
+from puffin_ann.lake.catalog.configuration import (
+    not_configured,
+    read_again,
+    settings_of,
+    wrong_file_io,
+)
 from puffin_ann.lake.catalog.index_snapshots import tag_of
 from puffin_ann.lake.catalog.sqlite import SCHEME, SqliteCatalog, path_of
 from puffin_ann.lake.catalog.timeouts import (
@@ -207,10 +212,7 @@ def open_catalog(name: str) -> Catalog:
         catalog = _connect_as_described(name)
     except ValueError as error:
         _remember_configured(name)
-        raise CatalogUnavailableError(
-            f"catalog {name!r} is not configured ({error}): set PYICEBERG_CATALOG__{name.upper()}"
-            "__URI, or describe it in the .pyiceberg.yaml that PYICEBERG_HOME points to"
-        ) from shown_cause(error)
+        raise not_configured(name, error) from shown_cause(error)
     except (catalog_errors.NotInstalledError, ModuleNotFoundError) as error:
         raise _not_installed(name, error) from None
     except PuffinAnnError:
@@ -228,7 +230,7 @@ def _connect_as_described(name: str) -> Catalog:
         return _connect(name)
     except ValueError:
         # PyIceberg reads its configuration when it is imported, and a triggerer runs for months.
-        catalogs._ENV_CONFIG = Config()
+        read_again()
         return _connect(name)
 
 
@@ -238,17 +240,30 @@ def _require_database(name: str) -> None:
     Raises:
         CatalogUnavailableError: names the file.
     """
-    uri = str(_configured(name).get("uri", ""))
+    uri = str(settings_of(name).get("uri", ""))
     path = uri.removeprefix(SCHEME).partition("?")[0]
     if not uri.startswith(SCHEME) or path.startswith((":memory:", "file:")) or not path:
         return
     if "%" in path:  # SQLAlchemy unquotes it since 2.1, and did not before
         path = _as_sqlalchemy_has_it(uri) or path
+    what = f"catalog {name!r} is the SQLite file {path}, which"
+    if _may_not_be_read(path):
+        raise CatalogUnavailableError(
+            f"{what} this user may not read: give them permission for it and for its folder"
+        )
     if not Path(path).exists():
         raise CatalogUnavailableError(
-            f"catalog {name!r} is the SQLite file {path}, which is not there; put it back, or "
+            f"{what} is not there; put it back, or "
             "correct the catalog's uri. The first table that PyIceberg makes in it makes the file"
         )
+
+
+def _may_not_be_read(path: str) -> bool:
+    """Tell whether a file is kept from this user, or the folder that it would be in."""
+    try:
+        return Path(path).exists() and not os.access(path, os.R_OK)
+    except PermissionError:
+        return True
 
 
 def _as_sqlalchemy_has_it(uri: str) -> str | None:
@@ -305,16 +320,8 @@ def _remember_configured(name: str) -> None:
 
     Where the catalog could not even be made, PyIceberg has them, but no object of it.
     """
-    try:
-        remember_secrets(_configured(name))
-    except ValueError:  # the configuration is what is wrong
-        return
-
-
-def _configured(name: str) -> dict[str, Any]:
-    """Return what PyIceberg read of a catalog, when it was imported or `open_catalog` had it."""
-    found: dict[str, Any] = catalogs._ENV_CONFIG.get_catalog_config(name) or {}
-    return found
+    with suppress(CatalogUnavailableError):  # the configuration is what is wrong
+        remember_secrets(settings_of(name))
 
 
 def _connect(name: str) -> Catalog:
@@ -335,14 +342,14 @@ def _connect(name: str) -> Catalog:
 
 
 def _made(name: str) -> Catalog:
-    given = _configured(name)
+    given = settings_of(name)
     if path_of(given) is None:
         return load_catalog(name)
     return SqliteCatalog(name, given)  # type: ignore[abstract]  # what is missing is handed on
 
 
 def _speaks_http(name: str) -> bool:
-    given = _configured(name)
+    given = settings_of(name)
     return given.get("type") == "rest" or str(given.get("uri", "")).startswith("http")
 
 
@@ -362,6 +369,8 @@ def _not_installed(name: str, error: Exception) -> NotInstalledError:
 
 def unavailable(name: str, error: Exception) -> CatalogUnavailableError:
     """Return the error that tells of a catalog which does not answer, and what to look at."""
+    if wrong := wrong_file_io(name):
+        return CatalogUnavailableError(wrong)
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     return CatalogUnavailableError(
         f"catalog {name!r} does not answer: {reason}; check that its service runs and that "

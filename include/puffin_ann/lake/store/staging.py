@@ -31,6 +31,7 @@ from puffin_ann.errors import (
     PuffinAnnError,
     StagingError,
     StagingGoneError,
+    StoreDeniedError,
     StoreUnavailableError,
 )
 from puffin_ann.foreign_json import parse
@@ -273,10 +274,17 @@ def naming(where: str) -> Iterator[None]:
         if not is_of_a_store(error):
             raise
         said = getattr(error, "strerror", None) or str(error)
-        source = getattr(error, "filename", None)
-        if source and str(source) not in where:  # what it is copied from
-            said += f" ({source})"
+        source, folder = str(getattr(error, "filename", None) or ""), where.rpartition("/")[0]
+        is_there = folder.endswith(os.path.dirname(source))  # or it is what would be copied
         told = translate(error, where)
+        if isinstance(told, StoreDeniedError) and is_there:
+            # The object's own name, hidden or for the time being, helps nobody.
+            raise StoreDeniedError(
+                f"this user may not write to {folder}: {said}; give them permission to, or correct "
+                "the credentials"
+            ) from shown_cause(error)
+        if source and source not in where:
+            said += f" ({source})"
         said = f"{where} cannot be written: {said}"
         if isinstance(told, StoreUnavailableError):
             raise type(told)(f"{said}; look at its store, and try again") from shown_cause(error)

@@ -8,7 +8,7 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from puffin_ann.errors import EnvironmentProblemError, StagingError
+from puffin_ann.errors import EnvironmentProblemError, StagingError, StoreDeniedError
 from puffin_ann.lake.store.staging import StagedObject, Staging, local_path
 
 SHA_OF_ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
@@ -212,7 +212,7 @@ def test_a_file_where_a_folder_should_be_is_named(staging: Staging, write, above
     assert place.read_bytes() == b"somebody's"
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
 def test_a_disk_that_takes_nothing_is_named_and_nothing_is_left(
     staging: Staging, monkeypatch, number: int
 ) -> None:
@@ -225,3 +225,21 @@ def test_a_disk_that_takes_nothing_is_named_and_nothing_is_left(
     ):
         staging.put_new("plan.json", b"{}")
     assert list(local_path(staging.root).iterdir()) == []
+
+
+def test_a_folder_that_this_user_may_not_write_to_is_named_and_what_to_do(
+    staging: Staging, monkeypatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(
+            errno.EACCES, "Permission denied", local_path(staging.root) / "_lease-1.part"
+        )
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(StoreDeniedError) as caught:
+        staging.put_new("_lease-00000001", b"{}")
+    told = str(caught.value)
+    assert told.startswith(f"this user may not write to {local_path(staging.root)}: Permission de")
+    assert "give them permission" in told
+    assert "_lease" not in told
+    assert "try again" not in told

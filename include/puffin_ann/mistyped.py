@@ -1,0 +1,15 @@
+"""Names that people mistype."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def meant(unknown: str, known: Iterable[str]) -> str:
+    """Return a question for the name that was probably meant, to follow what is wrong; or nothing.
+
+    Args:
+        unknown: the name that was given.
+        known: those that there are.
+    """
+    found = get_close_matches(unknown, list(known), n=1)
+    return f"; did you mean {found[0]!r}?" if found else ""
