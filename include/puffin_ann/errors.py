@@ -91,7 +91,7 @@ class IndexNotFoundError(NotFoundError):
 
 
 class RowNotFoundError(NotFoundError):
-    """No row, or more than one, has the key asked for."""
+    """No row has the key asked for, or none with a usable vector."""
 
 
 # The table moved on: exit code 4.

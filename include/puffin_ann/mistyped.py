@@ -13,3 +13,15 @@ def meant(unknown: str, known: Iterable[str]) -> str:
     """
     found = get_close_matches(unknown, list(known), n=1)
     return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def known(unknown: str, names: Iterable[str], what: str) -> str:
+    """Return words for the names that there are, and before them for the one probably meant.
+
+    Args:
+        unknown: the name that was given.
+        names: those that there are.
+        what: begins what is said of them, such as "declared are".
+    """
+    found = list(names)
+    return f"{meant(unknown, found)}; {what}: {', '.join(found) or 'none'}".removeprefix("; ")

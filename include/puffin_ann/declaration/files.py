@@ -11,6 +11,7 @@ from puffin_ann.declaration.allowed import check_spark
 from puffin_ann.declaration.index import IndexDeclaration, parse_declaration
 from puffin_ann.declaration.reading import describe_error, text_of
 from puffin_ann.errors import DeclarationError
+from puffin_ann.mistyped import known
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The one in C takes a sixth of the time, and every parse of a DAG file reads all declarations."""
@@ -161,11 +162,11 @@ class Declared:
         found = next((declaration for declaration in self.valid if declaration.name == name), None)
         if found is not None:
             return found
-        others = ", ".join(declaration.name for declaration in self.valid) or "none"
+        others = known(name, (declaration.name for declaration in self.valid), "declared are")
         raise DeclarationError(
             f"no index named {name!r} is declared in {self.place}",
             # A reader of one DAG's log must not learn of other indexes.
-            aside="; ".join([f"declared are: {others}", *map(str, self.problems)]),
+            aside="; ".join([others, *map(str, self.problems)]),
         )
 
 

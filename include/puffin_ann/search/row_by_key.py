@@ -23,6 +23,7 @@ from puffin_ann.lake.read.data.vectors import vectors_of
 from puffin_ann.lake.read.deletes.row_deletes import deleted_positions
 from puffin_ann.lake.read.files.live_files import LiveFile, live_files
 from puffin_ann.lake.read.files.pruning import may_match
+from puffin_ann.mistyped import meant
 from puffin_ann.search.index import Index
 
 
@@ -48,8 +49,8 @@ def vector_of_row(index: Index, key: str, value: str) -> KeyedRow:
 
     Raises:
         ColumnNotFoundError: no such column.
-        QueryError: the value does not fit the column's type.
-        RowNotFoundError: no row has it, more than one has it, or it has no usable vector.
+        QueryError: the value does not fit the column's type, or more than one row has it.
+        RowNotFoundError: no row has it, or the one that has it has no usable vector.
     """
     table, where = index.table, f"{name_of(index.table)}: {key} = {value!r}"
     found: list[_Place] = []
@@ -58,7 +59,10 @@ def vector_of_row(index: Index, key: str, value: str) -> KeyedRow:
     for place in _find(table, index.view.snapshot_id, schema, key, value, reader):
         found.append(place)
         if len(found) > 1:
-            raise RowNotFoundError(f"{where}: more than one row has this key; use --vector")
+            raise QueryError(
+                f"{where}: more than one row has this key; ask by a column that tells rows apart, "
+                "or by a vector"
+            )
     if not found:
         raise RowNotFoundError(f"{where}: no live row has this key")
     place, chunks = found[0], ChunkReader(table)
@@ -124,7 +128,8 @@ def _reader_of(table: Table, key: str, schema: Schema) -> ColumnReader:
     names = [field.name for field in schema.fields]
     if key not in names:
         raise ColumnNotFoundError(
-            f"{name_of(table)} has no top-level column {key!r}; it has: {', '.join(names)}"
+            f"{name_of(table)} has no top-level column {key!r}{meant(key, names)}; it has: "
+            f"{', '.join(names)}"
         )
     return ColumnReader(table, [key], schema)
 

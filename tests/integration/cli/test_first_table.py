@@ -191,6 +191,20 @@ def test_a_declaration_is_written_for_a_table_and_builds(cli, words, folder):
     assert "is declared already" in err
 
 
+@pytest.mark.parametrize(
+    ("key", "code", "told"),
+    [
+        ("wrd", 3, "--key: test.demo.words has no top-level column 'wrd'; did you mean 'word'?"),
+        ("", 3, "has no top-level column ''; it has: "),
+        ("embedding", 2, "--key: column 'embedding' of test.demo.words is of type list<float>"),
+    ],
+)
+def test_a_key_that_is_no_column_of_single_values_is_refused(cli, words, folder, key, code, told):
+    found, _, err = cli("init", "test.demo.words", "--name", "words_init", "--key", key)
+    assert (found, told in err) == (code, True), err
+    assert not (folder / "words_init.yaml").exists()
+
+
 def test_a_table_without_vectors_or_rows_is_told(cli, catalog, folder):
     catalog.create_table("demo.empty", schema=builds.rows([]).schema)
     catalog.create_table("demo.plain", schema=pa.schema([("id", pa.int64())]))
@@ -224,3 +238,9 @@ def test_a_table_that_cannot_be_read_does_not_hide_the_others(cli, catalog, word
     os.remove(lost)
     code, out, err = cli("list", "test.demo")
     assert (code, "test.demo.words" in out, "demo.lost" in err) == (6, True, True)
+
+
+def test_a_key_that_was_mistyped_leaves_nothing_in_the_way_of_the_right_one(tmp_path, quickstart):
+    pq.write_table(pa.table({"id": range(ROWS), "v": list(vectors())}), tmp_path / "tiny.parquet")
+    assert "did you mean 'id'" in quickstart("tiny.parquet", "--key", "idd", code=3).stderr
+    assert "key: id " in quickstart("tiny.parquet", "--key", "id").stdout

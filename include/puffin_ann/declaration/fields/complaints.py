@@ -1,7 +1,6 @@
 """Say what is wrong with the fields of a declaration: which, the value, and what is allowed."""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -10,6 +9,7 @@ from puffin_ann.declaration.fields.model import Model
 from puffin_ann.declaration.fields.names import NAME, TABLE_NAME
 from puffin_ann.declaration.fields.options import DURATION, POSITIVE_DURATION
 from puffin_ann.declaration.fields.spark import LISTED, VARIABLE
+from puffin_ann.mistyped import meant
 from puffin_ann.redaction import is_secret_name
 
 LONGEST_SHOWN = 200
@@ -93,6 +93,5 @@ def _known(model: type[Model], what: str, place: tuple[int | str, ...]) -> str:
             return ""  # parameters of no algorithm that there is, which is said apart
         model = field.annotation
     what = f"fields of {'.'.join(map(str, path))!r}" if path else what
-    meant = get_close_matches(str(unknown), model.model_fields, n=1)
-    question = f"; did you mean {meant[0]!r}?" if meant else ""
+    question = meant(str(unknown), model.model_fields)
     return f"{question}; known {what} are: {', '.join(model.model_fields) or 'none'}"

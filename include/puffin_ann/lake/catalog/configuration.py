@@ -14,7 +14,7 @@ from pyiceberg.utils.config import Config
 
 from puffin_ann.errors import CatalogUnavailableError
 from puffin_ann.imports.pyiceberg_configuration import FILE, LOOKS_LIKE, unreadable, where_it_is
-from puffin_ann.mistyped import meant
+from puffin_ann.mistyped import known
 from puffin_ann.redaction import shown_cause
 
 
@@ -61,18 +61,18 @@ def read_again() -> None:
 
 def not_configured(name: str, error: ValueError) -> CatalogUnavailableError:
     """Return the error of a catalog that PyIceberg makes nothing of: it is unknown, or amiss."""
-    known = sorted(described())
-    if name.lower() in known:
+    there = sorted(described())
+    if name.lower() in there:
         said = " ".join(str(error).split())
         return CatalogUnavailableError(
             f"catalog {name!r} is configured, but not so that PyIceberg can connect to it: {said}; "
             f"correct its settings in {where_it_is()}{_types(said)}"
         )
-    question = meant(name, known)
-    there = f"{question}; configured are: {', '.join(known)}" if known else ""
     return CatalogUnavailableError(
-        f"catalog {name!r} is not configured{there}; set PYICEBERG_CATALOG__{name.upper()}__URI, "
-        f"or describe it in the {FILE} that PYICEBERG_HOME points to"
+        f"catalog {name!r} is not configured: set PYICEBERG_CATALOG__{name.upper()}__URI, "
+        f"or describe it in the {FILE} that PYICEBERG_HOME points to",
+        # A reader of one DAG's log must not learn of other catalogs.
+        aside=known(name, there, "configured are"),
     )
 
 

@@ -46,6 +46,7 @@ from puffin_ann.lake.catalog.timeouts import (
 from puffin_ann.lake.store.credentials import lend
 from puffin_ann.lake.store.outages import ask_again, is_missing, is_of_a_store, translate
 from puffin_ann.lake.store.store_properties import refuse_steering
+from puffin_ann.mistyped import meant
 from puffin_ann.redaction import remember_secrets, shown_cause
 from puffin_ann.settings import settings
 
@@ -122,7 +123,8 @@ def snapshot_of_ref(table: Table, ref: str) -> Snapshot:
             if tag_of(table.snapshot_by_id(found.snapshot_id)) is None
         )
         raise SnapshotNotFoundError(
-            f"{name_of(table)} has no branch or tag {ref!r}; it has: {_some(known)}"
+            f"{name_of(table)} has no branch or tag {ref!r}{meant(ref, known)}; it has: "
+            f"{_some(known)}"
         )
     return found
 
@@ -379,12 +381,13 @@ def unavailable(name: str, error: Exception) -> CatalogUnavailableError:
 
 
 def _neighbours(catalog: Catalog, identifier: str) -> str:
-    namespace = identifier.rsplit(".", 1)[0]
+    namespace, wanted = identifier.rsplit(".", 1)
     try:
         tables = sorted(found[-1] for found in catalog.list_tables(namespace))
     except Exception:
         return f"nor a namespace {namespace!r}"
-    return f"namespace {namespace!r} has: {_some(tables)}"
+    told = f"{meant(wanted, tables)}; namespace {namespace!r} has: {_some(tables)}"
+    return told.removeprefix("; ")
 
 
 def _some(names: list[str]) -> str:

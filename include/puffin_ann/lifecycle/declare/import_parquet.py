@@ -22,6 +22,7 @@ from puffin_ann.errors import (
     UnsupportedColumnError,
 )
 from puffin_ann.lake.read.errors import reading
+from puffin_ann.mistyped import meant
 
 CHUNK_BYTES = 256 << 20
 """Of a file that is held in memory; each chunk becomes a data file."""
@@ -86,8 +87,11 @@ def _import(
     wanted = list(columns) or parquet.schema_arrow.names
     missing = [name for name in wanted if name not in parquet.schema_arrow.names]
     if missing:
-        names = ", ".join(parquet.schema_arrow.names)
-        raise ColumnNotFoundError(f"the file has no column {missing[0]!r}; it has: {names}")
+        names = parquet.schema_arrow.names
+        raise ColumnNotFoundError(
+            f"the file has no column {missing[0]!r}{meant(missing[0], names)}; it has: "
+            f"{', '.join(names)}"
+        )
     schema = pa.schema([_stored(parquet.schema_arrow.field(name)) for name in wanted])
     _require_vectors(schema)
     if not parquet.metadata.num_rows:

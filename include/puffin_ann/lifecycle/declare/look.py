@@ -17,6 +17,7 @@ from puffin_ann.lake.read.data.parquet import row_group_rows
 from puffin_ann.lake.read.data.vector_column import table_vector_column, vector_columns
 from puffin_ann.lake.read.data.vectors import VectorBatch, vectors_of
 from puffin_ann.lake.read.files.live_files import LiveFile
+from puffin_ann.lifecycle.ingest.key_column import require_key_column
 from puffin_ann.search.version.snapshot_view import live_state
 
 ROWS_LOOKED_AT = 1000
@@ -57,22 +58,26 @@ class Seen:
     keys: tuple[str, ...]
 
 
-def look_at(table: Table, column: str | None = None) -> Seen:
+def look_at(table: Table, column: str | None = None, key: str | None = None) -> Seen:
     """Read the first rows of a table's largest data file.
 
     Args:
         table: the table.
         column: the vector column; None where the table has only one.
+        key: a column that is to name rows, which is checked before any is read.
 
     Raises:
         BadInputError: the table has several vector columns, and none was named.
         ColumnNotFoundError: it has no such column.
-        UnsupportedColumnError: it has no vector column, or the one named is none.
+        UnsupportedColumnError: it has no vector column, or the one named is none; or rows cannot
+            be told apart by values of the key's type.
         TooFewRowsError: it has no rows, or no vector in those that were read.
         PuffinAnnError: it cannot be read.
     """
     column = _only_vector_column(table) if column is None else column
     found = table_vector_column(table, column)
+    if key is not None:
+        require_key_column(table, key, "--key")
     live = live_state(table, table.metadata.current_snapshot_id)
     if not live.rows:
         raise TooFewRowsError(

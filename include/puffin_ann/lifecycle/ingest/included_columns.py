@@ -25,6 +25,7 @@ from puffin_ann.lake.store.locations import absolute_path
 from puffin_ann.lifecycle.documents.refresh import RefreshPlan
 from puffin_ann.lifecycle.ingest.key_column import renamed_to
 from puffin_ann.lifecycle.runtime.workspace import Workspace
+from puffin_ann.mistyped import meant
 from puffin_ann.search.included.answers import RowPlaces, kept_values
 from puffin_ann.search.included.arrow_values import arrow_type, can_be_kept, included_column
 from puffin_ann.search.included.kept_columns import KeptColumns
@@ -51,11 +52,11 @@ def require_included(table: Table, declaration: IndexDeclaration) -> tuple[int, 
         if name not in fields:
             now = renamed_to(table, name)
             raise ColumnNotFoundError(
-                f"{whose}: {name_of(table)} has no top-level column {name!r}; "
+                f"{whose}: {name_of(table)} has no top-level column {name!r}"
                 + (
-                    f"it is called {now!r} now: change `include:` in the declaration to that"
+                    f"; it is called {now!r} now: change `include:` in the declaration to that"
                     if now is not None
-                    else f"it has: {', '.join(fields)}"
+                    else f"{meant(name, fields)}; it has: {', '.join(fields)}"
                 )
             )
         kind = fields[name].field_type

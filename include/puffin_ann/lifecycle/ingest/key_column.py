@@ -6,6 +6,7 @@ from pyiceberg.types import PrimitiveType
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import ColumnNotFoundError, UnsupportedColumnError
 from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.mistyped import meant
 
 
 def require_key(table: Table, declaration: IndexDeclaration) -> None:
@@ -16,19 +17,30 @@ def require_key(table: Table, declaration: IndexDeclaration) -> None:
             renamed, else which columns there are.
         UnsupportedColumnError: it holds lists, maps or structs.
     """
-    key = declaration.key
-    if key is None:
-        return
-    whose = f"key of index {declaration.name!r}"
+    if declaration.key is not None:
+        require_key_column(table, declaration.key, f"key of index {declaration.name!r}")
+
+
+def require_key_column(table: Table, key: str, whose: str) -> None:
+    """Check that rows can be told apart by a column.
+
+    Args:
+        table: that has them.
+        key: name of the column.
+        whose: begins the messages.
+
+    Raises:
+        ColumnNotFoundError, UnsupportedColumnError: as `require_key`.
+    """
     fields = {field.name: field for field in table.schema().fields}
     if key not in fields:
         now = renamed_to(table, key)
         raise ColumnNotFoundError(
-            f"{whose}: {name_of(table)} has no top-level column {key!r}; "
+            f"{whose}: {name_of(table)} has no top-level column {key!r}"
             + (
-                f"it is called {now!r} now: change `key:` in the declaration to that"
+                f"; it is called {now!r} now: change `key:` in the declaration to that"
                 if now is not None
-                else f"it has: {', '.join(fields)}"
+                else f"{meant(key, fields)}; it has: {', '.join(fields)}"
             )
         )
     kind = fields[key].field_type

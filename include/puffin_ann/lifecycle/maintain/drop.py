@@ -27,6 +27,7 @@ from puffin_ann.lifecycle.versions.inventory import (
     take_inventory,
 )
 from puffin_ann.lifecycle.versions.recorded_declaration import Recorded
+from puffin_ann.mistyped import meant
 from puffin_ann.search.version.index_files import open_puffin
 
 log = logging.getLogger("puffin_ann")
@@ -164,7 +165,8 @@ def _not_found(inventory: Inventory, index: str) -> IndexNotFoundError:
         return IndexNotFoundError(f"index {index!r} of {name} was dropped before")
     others = sorted(live_files(inventory.published))
     return IndexNotFoundError(
-        f"table {name} has no index named {index!r}; it has: {', '.join(others) or 'none'}"
+        f"table {name} has no index named {index!r}{meant(index, others)}; it has: "
+        f"{', '.join(others) or 'none'}"
     )
 
 

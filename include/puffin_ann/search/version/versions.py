@@ -24,6 +24,7 @@ from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.metadata.dropped import Dropped, find_dropped, is_dropped, names_index
 from puffin_ann.lake.metadata.own_tags import index_of, own_tags
 from puffin_ann.lake.metadata.registered import Registered, find_registered
+from puffin_ann.mistyped import meant
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.version.index_files import directory_in, files_named, open_puffin
 from puffin_ann.search.version.index_version import (
@@ -225,7 +226,7 @@ def require_found(
         )
     message = f"table {name_of(table)} has no readable version of an index named {index!r}"
     if found.others:
-        message += f"; it has: {', '.join(found.others)}"
+        message += f"{meant(index, found.others)}; it has: {', '.join(found.others)}"
     else:
         message += "; build it with 'puffin-ann build' or by its build DAG"
     if found.problems:

@@ -39,7 +39,7 @@ def init(
 
     known = known_declarations()
     taken = {declaration.name for declaration in known.valid} if known else set()
-    seen = look_at(load_table(table), column)
+    seen = look_at(load_table(table), column, key)
     lines = suggest(seen, name=name, key=key, metric=metric, taken=taken)
     if to is not None and str(to) == "-":
         typer.echo(as_yaml(lines), nl=False)

@@ -105,7 +105,8 @@ def _declare(
     from puffin_ann.lifecycle.declare.suggest import suggest
     from puffin_ann.lifecycle.declare.write import write
 
-    return write(suggest(look_at(table, column), name=path.stem, key=key, metric=metric), path)
+    seen = look_at(table, column, key)
+    return write(suggest(seen, name=path.stem, key=key, metric=metric), path)
 
 
 def _require_as_declared(declaration: "IndexDeclaration", path: Path, **asked: str | None) -> None:

@@ -63,6 +63,7 @@ from puffin_ann.lake.read.conditions.values import (
 )
 from puffin_ann.lake.read.conditions.words import expression_in_words, value_in_words
 from puffin_ann.lake.read.data.types_in_words import columns_in_words, type_in_words
+from puffin_ann.mistyped import meant
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,7 +251,8 @@ class _NormalForm(BooleanExpressionVisitor[BooleanExpression]):
             field = self._schema.find_field(name, case_sensitive=True)
         except ValueError:
             raise ColumnNotFoundError(
-                f"where: {self._owner} has no column {quoted(name)}; it has: "
+                f"where: {self._owner} has no column {quoted(name)}"
+                f"{meant(name, self._schema.column_names)}; it has: "
                 f"{columns_in_words(self._schema)}"
             ) from None
         path = path_to(self._schema, field.field_id)

@@ -12,6 +12,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from puffin_ann.errors import ColumnNotFoundError, UnsupportedTableError
 from puffin_ann.lake.catalog.tables import name_of
+from puffin_ann.mistyped import meant
 
 
 def select(table: Table, columns: Sequence[str], schema: Schema | None = None) -> Schema:
@@ -32,7 +33,8 @@ def select(table: Table, columns: Sequence[str], schema: Schema | None = None) -
         if name not in by_name:
             when = "" if schema.schema_id == current.schema_id else " in the snapshot asked for"
             raise ColumnNotFoundError(
-                f"{name_of(table)} has no column {name!r}{when}; it has: {', '.join(by_name)}"
+                f"{name_of(table)} has no column {name!r}{when}{meant(name, by_name)}; "
+                f"it has: {', '.join(by_name)}"
             )
     return Schema(*(by_name[name] for name in columns))
 

@@ -11,6 +11,7 @@ from pyiceberg.types import DoubleType, FloatType, ListType, NestedField
 from puffin_ann.errors import ColumnNotFoundError, UnsupportedColumnError
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.read.data.types_in_words import columns_in_words, type_in_words
+from puffin_ann.mistyped import meant
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,9 @@ def _top_level(schema: Schema, name: str, owner: str) -> NestedField:
         if field.name == name:
             return field
     raise ColumnNotFoundError(
-        f"{owner} has no top-level column {name!r}; it has: {columns_in_words(schema)}"
+        f"{owner} has no top-level column {name!r}"
+        f"{meant(name, (field.name for field in schema.fields))}; it has: "
+        f"{columns_in_words(schema)}"
     )
 
 
