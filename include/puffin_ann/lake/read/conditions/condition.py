@@ -45,6 +45,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import FloatType, IcebergType, NestedField, StringType, StructType
 
 from puffin_ann.errors import ColumnNotFoundError, QueryError
+from puffin_ann.lake.read.conditions.expression import bound_expression
 from puffin_ann.lake.read.conditions.quick_text import quick_tree
 from puffin_ann.lake.read.conditions.text import (
     EXAMPLE,
@@ -96,21 +97,11 @@ class Condition:
         """Tell whether every row satisfies it."""
         return self.tree == TRUE
 
-    @property
-    def expression(self) -> BooleanExpression:
-        """Without `not`, and so that nulls satisfy no comparison; not bound."""
-        return self._normal[0]
-
-    @property
-    def bound(self) -> BooleanExpression:
-        """The same, bound to the schema."""
-        return self._normal[1]
-
     @cached_property
-    def _normal(self) -> tuple[BooleanExpression, BooleanExpression]:
-        # Made when first asked for: it takes longer than to look up what a condition asks.
-        expression, bound, _, _ = _normal_form(self.where, self.schema, self.owner)
-        return expression, bound
+    def bound(self) -> BooleanExpression:
+        """Without `not`, and so that nulls satisfy no comparison; bound to the schema."""
+        found = bound_expression(self.tree, self.schema)
+        return _normal_form(self.where, self.schema, self.owner)[0] if found is None else found
 
 
 def read_condition(where: str | BooleanExpression, schema: Schema, owner: str) -> Condition:
@@ -130,13 +121,11 @@ def read_condition(where: str | BooleanExpression, schema: Schema, owner: str) -
     if tree is not None:
         needed = {leaf.field_id for leaf in leaves(tree)}
         return _condition(where, schema, owner, tree, needed)
-    expression, bound, tree, needed = _normal_form(where, schema, owner)
+    _, tree, needed = _normal_form(where, schema, owner)
     try:
-        found = _condition(where, schema, owner, tree, needed)
+        return _condition(where, schema, owner, tree, needed)
     except RecursionError:
         raise nested_too_deep() from None
-    found.__dict__["_normal"] = expression, bound
-    return found
 
 
 def _condition(
@@ -148,17 +137,16 @@ def _condition(
 
 def _normal_form(
     where: str | BooleanExpression, schema: Schema, owner: str
-) -> tuple[BooleanExpression, BooleanExpression, Node, set[int]]:
-    """Return an expression in normal form, bound, and as a tree, and ids of its columns."""
+) -> tuple[BooleanExpression, Node, set[int]]:
+    """Return an expression in normal form and bound, and as a tree, and ids of its columns."""
     given = _expression(where)
     normal = _NormalForm(schema, owner)
     try:
-        expression = visit(rewrite_not(given), normal)
-        bound = bind(schema, expression, case_sensitive=True)
+        bound = bind(schema, visit(rewrite_not(given), normal), case_sensitive=True)
         tree = tree_of(bound)
     except RecursionError:
         raise nested_too_deep() from None
-    return expression, bound, tree, {path[0].field_id for path in normal.paths.values()}
+    return bound, tree, {path[0].field_id for path in normal.paths.values()}
 
 
 def path_to(schema: Schema, field_id: int) -> tuple[NestedField, ...]:

@@ -1,16 +1,16 @@
 """Evaluate a condition on columns: which of their rows satisfy it."""
 
+from collections.abc import Callable
+from functools import reduce
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyiceberg.expressions import BoundTerm
-from pyiceberg.expressions.literals import Literal
-from pyiceberg.expressions.visitors import BoundBooleanExpressionVisitor, visit
 
 from puffin_ann.lake.read.conditions.condition import Condition, path_to
+from puffin_ann.lake.read.conditions.tree import All, Leaf, Node, Op
 
 Column: TypeAlias = Any
 """An array of Arrow's, whole or in chunks."""
@@ -34,22 +34,29 @@ def rows_that_match(condition: Condition, columns: Columns) -> NDArray[np.bool_]
         condition: to satisfy.
         columns: those that it needs, by their names in its schema and in that schema's types.
     """
-    found = visit(condition.bound, _Rows(condition, columns))
+    found = _Rows(condition, columns).of(condition.tree)
     if isinstance(found, bool):
         return np.full(columns.num_rows, found, np.bool_)
     filled = pc.fill_null(found, False)
     return np.asarray(filled.to_numpy(zero_copy_only=False), np.bool_)
 
 
-class _Rows(BoundBooleanExpressionVisitor[Any]):
-    """Gives a column of bool for each expression, or one bool for all rows; null is unknown."""
+class _Rows:
+    """Gives a column of bool for each part, or one bool for all rows; null is unknown."""
 
     def __init__(self, condition: Condition, columns: Columns) -> None:
         self._schema, self._columns = condition.schema, columns
         self._known: dict[int, Column] = {}
 
-    def _column(self, term: BoundTerm) -> Column:
-        field_id = term.ref().field.field_id
+    def of(self, node: Node) -> Column | bool:
+        """Return which rows satisfy a part."""
+        if isinstance(node, Leaf):
+            return _ASKED[node.op](self._column(node.field_id), node.values)
+        join = pc.and_kleene if isinstance(node, All) else pc.or_kleene
+        parts = [self.of(part) for part in node.parts]
+        return reduce(join, parts) if parts else isinstance(node, All)
+
+    def _column(self, field_id: int) -> Column:
         if field_id not in self._known:
             first, *rest = path_to(self._schema, field_id)
             column = self._columns.column(first.name)
@@ -57,77 +64,6 @@ class _Rows(BoundBooleanExpressionVisitor[Any]):
                 column = pc.struct_field(column, field.name)
             self._known[field_id] = _stored(column)
         return self._known[field_id]
-
-    def _compare(self, compare: Any, term: BoundTerm, literal: Literal[Any]) -> Column:
-        column = self._column(term)
-        return compare(column, pa.scalar(literal.value, column.type))
-
-    def visit_equal(self, term: BoundTerm, literal: Literal[Any]) -> Column:
-        return self._compare(pc.equal, term, literal)
-
-    def visit_not_equal(self, term: BoundTerm, literal: Literal[Any]) -> Column:
-        return self._compare(pc.not_equal, term, literal)
-
-    def visit_greater_than_or_equal(self, term: BoundTerm, literal: Literal[Any]) -> Column:
-        return self._compare(pc.greater_equal, term, literal)
-
-    def visit_greater_than(self, term: BoundTerm, literal: Literal[Any]) -> Column:
-        return self._compare(pc.greater, term, literal)
-
-    def visit_less_than(self, term: BoundTerm, literal: Literal[Any]) -> Column:
-        return self._compare(pc.less, term, literal)
-
-    def visit_less_than_or_equal(self, term: BoundTerm, literal: Literal[Any]) -> Column:
-        return self._compare(pc.less_equal, term, literal)
-
-    def visit_in(self, term: BoundTerm, literals: set[Any]) -> Column:
-        column = self._column(term)
-        values = [value.value if isinstance(value, Literal) else value for value in literals]
-        if pa.types.is_floating(column.type) and 0 in values:
-            values += [0.0, -0.0]  # `is_in` compares bits, and comparisons take them for equal
-        return pc.is_in(column, pa.array(values, column.type))  # of a null: false
-
-    def visit_not_in(self, term: BoundTerm, literals: set[Any]) -> Column:
-        return pc.invert(self.visit_in(term, literals))
-
-    def visit_is_nan(self, term: BoundTerm) -> Column:
-        return pc.is_nan(self._column(term))
-
-    def visit_not_nan(self, term: BoundTerm) -> Column:
-        return pc.invert(pc.is_nan(self._column(term)))
-
-    def visit_is_null(self, term: BoundTerm) -> Column:
-        return pc.is_null(self._column(term))
-
-    def visit_not_null(self, term: BoundTerm) -> Column:
-        return pc.is_valid(self._column(term))
-
-    def visit_starts_with(self, term: BoundTerm, literal: Literal[Any]) -> Column:
-        return pc.starts_with(self._column(term), literal.value)
-
-    def visit_not_starts_with(self, term: BoundTerm, literal: Literal[Any]) -> Column:
-        return pc.invert(self.visit_starts_with(term, literal))
-
-    def visit_true(self) -> bool:
-        return True
-
-    def visit_false(self) -> bool:
-        return False
-
-    def visit_not(self, child_result: Any) -> Any:
-        raise TypeError("negations were rewritten")
-
-    def visit_and(self, left_result: Any, right_result: Any) -> Any:
-        for one, other in ((left_result, right_result), (right_result, left_result)):
-            if isinstance(one, bool):
-                return other if one else False
-        return pc.and_kleene(left_result, right_result)
-
-    def visit_or(self, left_result: Any, right_result: Any) -> Any:
-        for one, other in ((left_result, right_result), (right_result, left_result)):
-            if isinstance(one, bool):
-                return True if one else other
-        return pc.or_kleene(left_result, right_result)
 
 
 def _stored(column: Column) -> Column:
@@ -138,3 +74,45 @@ def _stored(column: Column) -> Column:
         storage = column.type.storage_type
         return pa.chunked_array([chunk.storage for chunk in column.chunks], storage)
     return column.storage
+
+
+def _compared(compare: Any) -> Callable[[Column, tuple[Any, ...]], Column]:
+    def ask(column: Column, values: tuple[Any, ...]) -> Column:
+        (value,) = values
+        return compare(column, pa.scalar(value, column.type))
+
+    return ask
+
+
+def _is_in(column: Column, values: tuple[Any, ...]) -> Column:
+    if len(values) == 1:
+        return pc.equal(column, pa.scalar(values[0], column.type))
+    listed = list(values)
+    if pa.types.is_floating(column.type) and 0 in listed:
+        listed += [0.0, -0.0]  # `is_in` compares bits, and comparisons take them for equal
+    return pc.is_in(column, pa.array(listed, column.type))  # of a null: false
+
+
+def _is_not_in(column: Column, values: tuple[Any, ...]) -> Column:
+    return pc.invert(_is_in(column, values))
+
+
+def _starts(column: Column, values: tuple[Any, ...]) -> Column:
+    return pc.starts_with(column, values[0])
+
+
+_ASKED: dict[Op, Callable[[Column, tuple[Any, ...]], Column]] = {
+    Op.IN: _is_in,
+    Op.NOT_IN: _is_not_in,
+    Op.LESS: _compared(pc.less),
+    Op.AT_MOST: _compared(pc.less_equal),
+    Op.MORE: _compared(pc.greater),
+    Op.AT_LEAST: _compared(pc.greater_equal),
+    Op.IS_NULL: lambda column, _: pc.is_null(column),
+    Op.NOT_NULL: lambda column, _: pc.is_valid(column),
+    Op.IS_NAN: lambda column, _: pc.is_nan(column),
+    Op.NOT_NAN: lambda column, _: pc.invert(pc.is_nan(column)),
+    Op.STARTS: _starts,
+    Op.NOT_STARTS: lambda column, values: pc.invert(_starts(column, values)),
+}
+"""By what is asked: which rows of a column satisfy it."""

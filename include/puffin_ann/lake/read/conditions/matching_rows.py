@@ -116,7 +116,7 @@ def matching_rows(
         }
     if not left:
         return MatchingRows(found, len(entries), 0, 0, 0, 0, 0, files_asked=len(entries))
-    pruning = Pruning(condition.schema, table.specs(), condition.expression)
+    pruning = Pruning(condition.schema, table.specs(), condition.bound)
     decided = [(entry, _decided(entry, pruning)) for entry in left]
     whole_files = [entry.path for entry, positions in decided if positions is ALL]
     found |= dict.fromkeys(whole_files, ALL)

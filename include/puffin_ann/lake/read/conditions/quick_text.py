@@ -13,6 +13,7 @@ from pyiceberg.expressions.literals import DecimalLiteral, Literal, LongLiteral,
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField, PrimitiveType
 
+from puffin_ann.lake.read.conditions.text import MOST_CHARACTERS
 from puffin_ann.lake.read.conditions.tree import (
     Leaf,
     Node,
@@ -24,7 +25,6 @@ from puffin_ann.lake.read.conditions.tree import (
 )
 from puffin_ann.lake.read.conditions.values import Beyond, fitted
 
-MOST_CHARACTERS = 10_000
 MOST_NESTED = 16
 """Parentheses within each other."""
 

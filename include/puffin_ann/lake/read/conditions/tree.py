@@ -47,14 +47,14 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """All parts hold; none of them is of the same kind. Without parts it is true."""
+    """All parts hold, which are each there once, none of the same kind. Without any it is true."""
 
     parts: tuple["Node", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """At least one part holds; none of them is of the same kind. Without parts it is false."""
+    """At least one part holds; of parts the same is true. Without any it is false."""
 
     parts: tuple["Node", ...]
 
@@ -68,7 +68,7 @@ def all_of(*parts: Node) -> Node:
     """Return what holds if all parts do."""
     if FALSE in parts:
         return FALSE
-    flat = tuple(_flat(parts, All))
+    flat = _joined(_flat(parts, All), Op.NOT_IN)
     return flat[0] if len(flat) == 1 else All(flat)
 
 
@@ -76,7 +76,7 @@ def any_of(*parts: Node) -> Node:
     """Return what holds if a part does."""
     if TRUE in parts:
         return TRUE
-    flat = tuple(_flat(parts, AnyOf))
+    flat = _joined(_flat(parts, AnyOf), Op.IN)
     return flat[0] if len(flat) == 1 else AnyOf(flat)
 
 
@@ -86,6 +86,24 @@ def _flat(parts: Iterable[Node], kind: type[All] | type[AnyOf]) -> Iterator[Node
             yield from part.parts
         else:
             yield part
+
+
+def _joined(parts: Iterable[Node], op: Op) -> tuple[Node, ...]:
+    """Return parts each once, and those that ask a column by `op` as one, where the first was.
+
+    Thousands of comparisons of one column are one with a list, which is looked up at once.
+    """
+    found: dict[object, Node] = {}
+    values: dict[int, list[Any]] = {}
+    for part in parts:
+        if isinstance(part, Leaf) and part.op is op:
+            values.setdefault(part.field_id, []).extend(part.values)
+            found.setdefault((part.field_id, op), part)
+        else:
+            found.setdefault(part, part)
+    for field_id, several in values.items():
+        found[field_id, op] = Leaf(field_id, op, _each_once(several))
+    return tuple(found.values())
 
 
 def one_of(field_id: int, values: Iterable[Any]) -> Leaf:

@@ -39,7 +39,7 @@ from puffin_ann.lake.read.data.columns import RowGroupReader
 from puffin_ann.lake.read.data.parquet import open_file
 from puffin_ann.lake.read.errors import open_parquet
 from puffin_ann.lake.read.files.live_files import DeleteFile, LiveFile
-from puffin_ann.lake.read.files.pruning import Pruning
+from puffin_ann.lake.read.files.pruning import Pruning, bound_to
 from puffin_ann.lake.read.files.row_group_statistics import statistics_of
 
 DELETE_FILE = "delete file"
@@ -125,7 +125,7 @@ class DeletedKeys:
         if not parts:
             return None
         try:
-            return Pruning(schema, {}, reduce(And, parts))
+            return Pruning(schema, {}, bound_to(schema, reduce(And, parts)))
         except (TypeError, ValueError):  # values that PyIceberg has no literals of
             return None
 

@@ -8,15 +8,17 @@ import struct
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.visitors import (
+    InclusiveProjection,
+    StrictProjection,
     _InclusiveMetricsEvaluator,
     _StrictMetricsEvaluator,
     bind,
     expression_evaluator,
     extract_field_ids,
-    inclusive_projection,
-    strict_projection,
+    rewrite_not,
+    visit,
 )
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionSpec
@@ -45,7 +47,16 @@ def may_match(
         ValueError, TypeError: the filter does not fit the schema.
     """
     schema = table.schema() if schema is None else schema
-    return Pruning(schema, table.specs(), row_filter).may_match
+    return Pruning(schema, table.specs(), bound_to(schema, row_filter)).may_match
+
+
+def bound_to(schema: Schema, row_filter: BooleanExpression) -> BooleanExpression:
+    """Return a filter without negations, bound to a schema.
+
+    Raises:
+        ValueError, TypeError: the filter does not fit the schema.
+    """
+    return bind(schema, rewrite_not(row_filter), case_sensitive=True)
 
 
 class Pruning:
@@ -57,21 +68,20 @@ class Pruning:
     Args:
         schema: that the filter speaks of.
         specs: partition specs of the table, by id.
-        row_filter: what rows have to match. Negations of comparisons have to say that the column
-            is not null, as those of a `Condition` do: PyIceberg's evaluators take null for a value
-            that differs from all.
-
-    Raises:
-        ValueError, TypeError: the filter does not fit the schema.
+        bound: what rows have to match, bound to the schema. Negations of comparisons have to say
+            that the column is not null, as those of a `Condition` do: PyIceberg's evaluators take
+            null for a value that differs from all.
     """
 
     def __init__(
-        self, schema: Schema, specs: Mapping[int, PartitionSpec], row_filter: BooleanExpression
+        self, schema: Schema, specs: Mapping[int, PartitionSpec], bound: BooleanExpression
     ) -> None:
-        self._schema, self._specs, self._filter = schema, specs, row_filter
-        self._some = _InclusiveMetricsEvaluator(schema, row_filter).eval
-        self._all = _StrictMetricsEvaluator(schema, row_filter).eval
-        ids = extract_field_ids(bind(schema, row_filter, case_sensitive=True))
+        self._schema, self._specs, self._bound = schema, specs, bound
+        some = _InclusiveMetricsEvaluator(schema, AlwaysTrue())
+        every = _StrictMetricsEvaluator(schema, AlwaysTrue())
+        some.expr = every.expr = bound  # which they would bind, each for itself
+        self._some, self._all = some.eval, every.eval
+        ids = extract_field_ids(bound)
         self._types = {field_id: schema.find_type(field_id) for field_id in ids}
         self._some_by_partition = cache(self._projected_inclusively)
         self._all_by_partition = cache(self._projected_strictly)
@@ -110,14 +120,16 @@ class Pruning:
 
     def _projected_inclusively(self, spec_id: int) -> ByPartition:
         spec = self._specs[spec_id]
-        return self._evaluator(spec, inclusive_projection(self._schema, spec)(self._filter))
+        projection = InclusiveProjection(self._schema, spec, case_sensitive=True)
+        return self._evaluator(spec, visit(self._bound, projection))
 
     def _projected_strictly(self, spec_id: int) -> ByPartition:
         spec = self._specs[spec_id]
         if not all(isinstance(part.transform, IdentityTransform) for part in spec.fields):
             # Of values that are cut, bounds of files tell more.
             return lambda _partition: False
-        return self._evaluator(spec, strict_projection(self._schema, spec)(self._filter))
+        projection = StrictProjection(self._schema, spec, case_sensitive=True)
+        return self._evaluator(spec, visit(self._bound, projection))
 
     def _evaluator(self, spec: PartitionSpec, projected: BooleanExpression) -> ByPartition:
         fields = Schema(*spec.partition_type(self._schema).fields)
