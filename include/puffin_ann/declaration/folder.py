@@ -33,7 +33,7 @@ def declarations_folders() -> tuple[Path, ...]:
             "declarations, *.yaml files, on this machine"
         )
     for folder in folders:
-        if not folder.is_dir():
+        if not _is_folder(folder):
             raise EnvironmentProblemError(
                 f"there is no folder of declarations at {folder}: mount it or check it out there, "
                 "or let PUFFIN_ANN_DECLARATIONS_DIR name it"
@@ -56,9 +56,9 @@ def folder_beside(file: Path, named: str | Path | None = None) -> Path | None:
         EnvironmentProblemError: the folder that is named is not there.
     """
     beside = file.absolute().parent / (named or BESIDE)
-    if named is None and (_are_set() or not beside.is_dir()):
+    if named is None and (are_named() or not _is_folder(beside)):
         return None
-    if not beside.is_dir():
+    if not _is_folder(beside):
         raise EnvironmentProblemError(
             f"there is no folder of declarations at {beside}, which {file} names"
         )
@@ -68,19 +68,30 @@ def folder_beside(file: Path, named: str | Path | None = None) -> Path | None:
 
 def known_declarations() -> Declared | None:
     """Return what is declared; None if this machine does not know."""
-    folders = [folder for folder in _known_folders() if folder.is_dir()]
+    folders = [folder for folder in _known_folders() if _is_folder(folder)]
     if not any(declaration_files(folder) for folder in folders):
         return None
     return read_declarations(*folders)
 
 
+def _is_folder(folder: Path) -> bool:
+    try:
+        return folder.is_dir()
+    except PermissionError:
+        raise EnvironmentProblemError(
+            f"this user may not look into {folder.parent}, where declarations are to be: give them "
+            "permission, or let PUFFIN_ANN_DECLARATIONS_DIR name another folder"
+        ) from None
+
+
 def _known_folders() -> tuple[Path, ...]:
     """Return the folders that are named; those of a checkout only where none is."""
     given = settings()
-    told = given.declarations_dir if _are_set() else ()
+    told = given.declarations_dir if are_named() else ()
     known = {folder.absolute(): folder for folder in (*told, *_named)}
     return tuple(known.values()) or given.declarations_dir
 
 
-def _are_set() -> bool:
+def are_named() -> bool:
+    """Tell whether the settings of this machine name folders; else a checkout's own is meant."""
     return "declarations_dir" in settings().model_fields_set

@@ -191,6 +191,16 @@ def test_a_declaration_is_written_for_a_table_and_builds(cli, words, folder):
     assert "is declared already" in err
 
 
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_declaration_among_those_of_the_checkout_is_told_to_be_there(
+    cli, words, folder, monkeypatch, is_named
+):
+    monkeypatch.setattr("puffin_ann.declaration.folder.are_named", lambda: is_named)
+    code, out, _ = cli("init", "test.demo.words", "--name", "words_init")
+    assert code == 0
+    assert ("the folder is this checkout's: let PUFFIN_ANN_DECL" in out) is not is_named
+
+
 @pytest.mark.parametrize(
     ("key", "code", "told"),
     [

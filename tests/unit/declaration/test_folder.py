@@ -104,3 +104,14 @@ def test_a_folder_that_a_dag_file_names_counts_beside_those_of_the_settings(dag_
 def test_a_folder_that_a_dag_file_names_has_to_be_there(dag_file):
     with pytest.raises(EnvironmentProblemError, match=f"absent, which {dag_file} names"):
         folder_beside(dag_file, "absent")
+
+
+def test_a_folder_that_this_user_may_not_look_into_is_told(named, tmp_path, monkeypatch):
+    named(tmp_path / "indexes")
+
+    def refuse(folder):
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(Path, "is_dir", refuse)  # root may look into all
+    with pytest.raises(EnvironmentProblemError, match=f"may not look into {tmp_path}, where decl"):
+        known_declarations()

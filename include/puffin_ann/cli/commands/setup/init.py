@@ -32,6 +32,7 @@ def init(
     Example: puffin-ann init demo.glove.words --name words_again --to -
     """
     from puffin_ann.declaration import declarations_folders, known_declarations
+    from puffin_ann.declaration.folder import are_named
     from puffin_ann.lake.catalog.tables import load_table
     from puffin_ann.lifecycle.declare.look import look_at
     from puffin_ann.lifecycle.declare.suggest import suggest
@@ -48,4 +49,6 @@ def init(
     path = declarations_folders()[0] / f"{name}.yaml" if to is None else to
     declaration = write(lines, path)
     say(f"{path} declares index {name} on {declaration.table}")
+    if to is None and not are_named():
+        say("the folder is this checkout's: let PUFFIN_ANN_DECLARATIONS_DIR name one of yours")
     say(f"next: puffin-ann refresh {name if to is None else path}, which builds it")
