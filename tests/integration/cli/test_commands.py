@@ -253,6 +253,26 @@ def test_of_a_table_that_was_emptied_nobody_is_told_to_ask_for_none(cli, keyed, 
     assert "--allow-fewer" not in err
 
 
+def test_rows_are_told_by_their_key_where_no_columns_are_asked_for(cli, keyed, declare, tmp_path):
+    _, out, _ = search(cli, "--key", "word=w5", "--k", "2")
+    assert "word" in out.splitlines()[1]
+    assert "locator" not in out
+    _, out, _ = search(cli, "--key", "id=5", "--k", "2")
+    assert " id " in out.splitlines()[1]
+    np.save(tmp_path / "q.npy", np.ones(builds.DIMENSION, np.float32))
+    asked = "--vector", str(tmp_path / "q.npy"), "--k", "1"
+    _, out, _ = search(cli, *asked)
+    assert "locator" in out, "no declaration tells of a key"
+    declare(key="word")
+    _, out, _ = search(cli, *asked)
+    assert " word " in out.splitlines()[1]
+    declare(key="gone")
+    _, out, _ = search(cli, *asked)
+    assert "locator" in out
+    _, out, _ = search(cli, "--key", "word=w5", "--k", "2", "--json")
+    assert "word" not in json.loads(out)["answers"][0]
+
+
 def test_two_rows_with_one_key_are_refused(cli, keyed):
     keyed.append(builds.rows([5]))
     code, _, err = search(cli, "--key", "word=w5")

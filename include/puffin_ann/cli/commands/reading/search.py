@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from puffin_ann.search.explain.explanation import Explanation
     from puffin_ann.search.explain.stages import Stage
+    from puffin_ann.search.index import Index
     from puffin_ann.search.row_by_key import KeyedRow
 
 
@@ -66,7 +67,8 @@ def search(
         list[str] | None,
         typer.Option(
             metavar="NAMES",
-            help="Columns of the table to show, separated by commas; may be given several times.",
+            help="Columns of the table to show, separated by commas; may be given several times. "
+            "[default: the key's, or the declared one; with --json none]",
         ),
     ] = None,
     snapshot: Annotated[
@@ -162,8 +164,10 @@ def search(
         allow_fewer=allow_fewer,
     )
     k = 10 if k is None else k
-    wanted = _names(columns or [])
     opened = open_index(table, index, snapshot, ref=ref, cache=cache, stale_policy=stale_policy)
+    wanted = _names(columns or [])
+    if not wanted and not as_json:
+        wanted = _naming_rows(opened, key or [])
     stages.enter("read the queries")
     nearest = partial(
         opened.search,
@@ -222,6 +226,26 @@ def _check_within(within: float | None, **options: float | None) -> None:
 
 def _names(columns: list[str]) -> list[str]:
     return [name.strip() for name in ",".join(columns).split(",") if name.strip()]
+
+
+def _naming_rows(opened: "Index", keys: list[str]) -> list[str]:
+    """Return columns that tell people which rows are answered: those of keys, or the declared key.
+
+    Empty if there is none: rows are told by where they are then.
+    """
+    from puffin_ann.declaration import known_declarations
+    from puffin_ann.lake.catalog.tables import name_of
+
+    if keys:
+        return list(dict.fromkeys(_key(text)[0] for text in keys))
+    known = known_declarations()
+    declared = known.on(name_of(opened.table)) if known else []
+    there = {field.name for field in opened.view.schema(opened.table).fields}
+    return [
+        found.key
+        for found in declared
+        if found.name == opened.name and found.key is not None and found.key in there
+    ]
 
 
 def _search_keys(
