@@ -15,6 +15,7 @@ from puffin_ann.airflow.operators.publish import PublishOperator
 from puffin_ann.airflow.operators.submit_stage import StageOperator, stage_arguments
 from puffin_ann.airflow.operators.trigger_build import another_run
 from puffin_ann.airflow.state.tell import say_why, tell_state
+from puffin_ann.counts import counted
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import TooFewRowsError
 from puffin_ann.spark_apps import Stage
@@ -83,7 +84,8 @@ Where the declaration says so (`build.approve_above`), a costly one waits for ap
         @task.short_circuit(ignore_downstream_trigger_rules=False)
         def deal_groups(planned: dict[str, Any]) -> list[str]:
             """Return the groups of shards that are built; none ends the run at `report`."""
-            print(f"{planned['reason']}: {len(planned['groups'])} groups of shards are built")
+            groups = counted(len(planned["groups"]), "group")
+            print(f"{planned['reason']}: {groups} of shards to build")
             return list(planned["groups"])
 
         @task(trigger_rule="none_failed")

@@ -13,6 +13,7 @@ from puffin_ann.airflow.operators.submit_stage import StageOperator, stage_argum
 from puffin_ann.airflow.operators.trigger_build import TriggerBuildOperator, another_run
 from puffin_ann.airflow.state.tell import say_why, tell_state
 from puffin_ann.airflow.submit.backends import Backend
+from puffin_ann.counts import counted
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import TooFewRowsError
 
@@ -86,7 +87,7 @@ def refresh_tasks(
     def deal_groups() -> list[str]:
         """Return the groups of touched shards."""
         groups = get_current_context()["ti"].xcom_pull(task_ids="plan")["groups"]
-        print(f"{len(groups)} groups of shards are touched")
+        print(f"touched: {counted(len(groups), 'group')} of shards")
         return list(groups)
 
     @task(trigger_rule="none_failed")

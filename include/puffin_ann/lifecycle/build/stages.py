@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
+from puffin_ann.counts import counted
 from puffin_ann.errors import PuffinFormatError, StagingError, StagingGoneError
 from puffin_ann.lifecycle.build import assign as assigning
 from puffin_ann.lifecycle.build import auto_algorithm
@@ -70,7 +71,11 @@ def _train(runner: Runner, workspace: Workspace) -> Trained:
     tasks = training.sample_tasks(workspace.build_plan)
     if training.is_small(workspace.build_plan, tasks):
         runner = runner.here()
-    log.info("train: sampling %d rows of %d files", sum(t.rows for t in tasks), len(tasks))
+    log.info(
+        "train: sampling %s of %s",
+        counted(sum(t.rows for t in tasks), "row"),
+        counted(len(tasks), "file"),
+    )
     size = Size.of_vectors([task.rows for task in tasks], workspace.build_plan.dimension)
     samples = run_each(runner, run, sampling.sample, tasks, size=size)
     learn = partial(_learn, threads=runner.threads_per_task(1))

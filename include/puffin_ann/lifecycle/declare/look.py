@@ -10,6 +10,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, LongType, StringType, UUIDType
 
+from puffin_ann.counts import counted
 from puffin_ann.errors import BadInputError, TooFewRowsError, UnsupportedColumnError
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.read.data.columns import DataFile, read_rows
@@ -91,7 +92,7 @@ def look_at(table: Table, column: str | None = None, key: str | None = None) -> 
     if not vectors.valid.any():
         raise TooFewRowsError(
             f"table {name_of(table)}: column {column!r} holds no usable vector in the first "
-            f"{len(rows)} rows of {file.path}"
+            f"{counted(len(rows), 'row')} of {file.path}"
         )
     norms, is_counts = _describe(vectors)
     return Seen(

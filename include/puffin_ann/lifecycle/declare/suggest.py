@@ -4,6 +4,7 @@ import math
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
+from puffin_ann.counts import counted
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.declaration.fields.names import as_name, is_name
 from puffin_ann.errors import BadInputError
@@ -45,7 +46,7 @@ def suggest(
     """
     return [
         Line("name", _name(seen, name, taken), "of the index, and of its DAGs"),
-        Line("table", seen.table, f"{seen.rows:,} rows"),
+        Line("table", seen.table, counted(seen.rows, "row")),
         Line("column", seen.column, f"{seen.kind} of {seen.dimension} numbers"),
         *_key(seen, key),
         _metric(seen, metric),
@@ -78,7 +79,7 @@ def _key(seen: Seen, key: str | None) -> list[Line]:
         return [Line("key", key, "names a row beside its vector")]
     if not seen.keys:
         return []
-    reason = f"no value came twice in {seen.looked_at:,} of {seen.rows:,} rows"
+    reason = f"no value came twice in {seen.looked_at:,} of {counted(seen.rows, 'row')}"
     if seen.keys[1:]:
         reason += f"; nor in {', '.join(seen.keys[1:4])}"
     return [Line("key", seen.keys[0], reason)]
@@ -98,4 +99,9 @@ def _metric(seen: Seen, metric: str | None) -> Line:
 def _shards(seen: Seen) -> Line:
     size = seen.rows * seen.dimension * 4
     shards = max(1, math.ceil(size / SHARD_BYTES))
-    return Line("shards", shards, f"{size / 1e6:,.0f} MB of vectors, at most 512 MiB a shard")
+    return Line("shards", shards, f"{_told(size)} of vectors, at most 512 MiB a shard")
+
+
+def _told(size: int) -> str:
+    """Return bytes as people write them, of small tables in kB."""
+    return f"{size / 1e6:,.0f} MB" if size >= 1e6 else f"{max(size / 1e3, 1):,.0f} kB"

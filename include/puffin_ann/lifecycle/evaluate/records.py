@@ -12,6 +12,7 @@ import zlib
 from pydantic import ValidationError
 from pyiceberg.table import Table
 
+from puffin_ann.counts import counted
 from puffin_ann.errors import RecallTooLowError, StagingError
 from puffin_ann.lake.store.listing import delete_object, list_objects
 from puffin_ann.lake.store.staging import Staging
@@ -119,7 +120,8 @@ def recall_report(evaluation: Evaluation) -> str:
         f"index {index!r}: recall@{evaluation.k} is {evaluation.recall:.4f} (95 % interval "
         f"{evaluation.low:.4f} to {evaluation.high:.4f}, {evaluation.queries} queries) on snapshot "
         f"{evaluation.snapshot_id}, search width {evaluation.search_width}, "
-        f"{evaluation.probe_partitions} partitions probed, coverage {evaluation.coverage:.2%}"
+        f"{counted(evaluation.probe_partitions, 'partition')} probed, "
+        f"coverage {evaluation.coverage:.2%}"
     )
     if evaluation.recall >= evaluation.target:
         return f"{text}; the target is {evaluation.target}"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 
 from puffin_ann.blobs.version import partitions
+from puffin_ann.counts import counted
 from puffin_ann.declaration import CENTROID, IndexDeclaration
 from puffin_ann.engines.base import check_subspaces
 from puffin_ann.errors import BadInputError, TooFewRowsError
@@ -54,7 +55,7 @@ def require_fit(declaration: IndexDeclaration, table: Table, live: LiveState) ->
     if not dimension:
         raise TooFewRowsError(
             f"table {declaration.table}: column {declaration.column!r} holds no vector at all "
-            f"in {rows} rows"
+            f"in {counted(rows, 'row')}"
         )
     check_subspaces(declaration.algorithm, declaration.parameters, dimension)
     check_cells(declaration, rows, dimension)
@@ -115,8 +116,8 @@ def check_cells(declaration: IndexDeclaration, rows: int, dimension: int) -> Non
     most = each * MAX_JAVA_BLOB // size
     advice = f"a partitions_per_shard of at most {most}" if most else "fewer shards"
     raise BadInputError(
-        f"index {declaration.name!r}: the centroids of {shards} shards of "
-        f"{each} partitions, in {dimension} dimensions, are stored in one "
+        f"index {declaration.name!r}: the centroids of {counted(shards, 'shard')} of "
+        f"{counted(each, 'partition')}, in {dimension} dimensions, are stored in one "
         f"blob, which would have {size:,} bytes; Iceberg's Java reader takes at most "
         f"{MAX_JAVA_BLOB:,}: declare {advice}"
     )

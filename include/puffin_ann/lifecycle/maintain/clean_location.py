@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict
 from pyiceberg.io import FileIO
 
 from puffin_ann.blobs.describe import OURS
+from puffin_ann.counts import counted
 from puffin_ann.declaration import seconds_of
 from puffin_ann.errors import BadInputError, FormatError, PuffinAnnError
 from puffin_ann.lake.catalog.listing import catalog_names
@@ -192,6 +193,7 @@ def _is_removed(io: FileIO, uri: str, failed: list[str]) -> bool:
 
 def _in_words(former: Former) -> str:
     return (
-        f"{former.files} metadata files of the table with uuid {former.table_uuid or 'unknown'}, "
+        f"{counted(former.files, 'metadata file')} of the table with uuid "
+        f"{former.table_uuid or 'unknown'}, "
         "which no configured catalog has"
     )

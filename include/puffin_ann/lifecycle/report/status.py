@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 from pyiceberg.table import Table
 from rich.table import Table as Grid
 
+from puffin_ann.counts import counted
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lake.catalog.tables import name_of
@@ -221,7 +222,7 @@ def _lines(found: IndexStatus) -> Iterable[tuple[str, str]]:
     if found.tag:
         yield "tag", f"{found.tag}, which keeps the file"
     yield "published", found.published_at or "not in the table's history any more"
-    yield "shards", f"{found.shards}, {found.partitions} partitions"
+    yield "shards", f"{found.shards}, {counted(found.partitions, 'partition')}"
     yield from _deltas(found)
     yield "vectors", f"{found.vectors:,}"
     if found.skipped:
@@ -232,17 +233,20 @@ def _lines(found: IndexStatus) -> Iterable[tuple[str, str]]:
     if found.earlier_files:
         files += f" and {found.earlier_files} of earlier versions"
     yield "bytes", f"{found.bytes:,} of the index, in {files}"
-    uncovered = f"; {found.rows_to_scan:,} rows to scan, {found.rows_masked:,} masked"
+    uncovered = f"; {counted(found.rows_to_scan, 'row')} to scan, {found.rows_masked:,} masked"
     behind = found.rows_to_scan or found.rows_masked
     yield "coverage", f"{found.coverage:.2%}" + (uncovered if behind else "")
     if found.recall is not None:
         yield (
             "recall",
             f"{found.recall:.4f} at k={found.recall_k} (95 % {found.recall_low:.4f} to "
-            f"{found.recall_high:.4f}, {found.recall_queries} queries), "
+            f"{found.recall_high:.4f}, {found.recall_queries:,} queries), "
             f"target {found.recall_target}",
         )
-    yield "search", f"width {found.search_width}, {found.probe_partitions} partitions probed"
+    yield (
+        "search",
+        f"width {found.search_width}, {counted(found.probe_partitions, 'partition')} probed",
+    )
     yield "seconds", ", ".join(f"{name} {value:.1f}" for name, value in found.seconds.items())
     yield "file", found.file
 
@@ -261,7 +265,7 @@ def _troubles(found: IndexStatus) -> Iterable[tuple[str, str]]:
 def _deltas(found: IndexStatus) -> Iterable[tuple[str, str]]:
     """Say how many rows wait to be merged, and why they wait for longer than usual."""
     if found.deltas:
-        yield "deltas", f"{found.deltas}, {found.delta_rows:,} vectors"
+        yield "deltas", f"{found.deltas}, {counted(found.delta_rows, 'vector')}"
     if found.undone:
         yield "left undone", found.undone
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from puffin_ann.counts import counted
 from puffin_ann.declaration import IndexDeclaration, RetentionOptions
 from puffin_ann.errors import BadInputError, FormatError
 from puffin_ann.lake.commit.tagged_snapshot import is_own_manifest_list
@@ -232,7 +233,8 @@ def _staging(
             kind="staging",
             location=folder,
             bytes=sum(stored.bytes for stored in objects),
-            why=f"run {run} of index {index!r} staged {len(objects)} objects and wrote no more",
+            why=f"run {run} of index {index!r} staged {counted(len(objects), 'object')} "
+            "and wrote no more",
             idle_seconds=_seconds(inventory.now_ms - max(stored.modified_ms for stored in objects)),
             grace_seconds=_seconds(max(grace, ALIVE_MS)),
         )

@@ -6,6 +6,7 @@ from typing import Any
 
 from pyiceberg.table import Table
 
+from puffin_ann.counts import counted
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lifecycle.build.plan import (
@@ -80,14 +81,14 @@ def plan_build(
         made = plan_of_whole_table(declaration, table, run.run_id, live)
         plan = store(staging, PLAN, made.model_copy(update={"reason": _told(made, why)}))
     log.info(
-        "plan: run %s builds %s from snapshot %d: %d rows in %d files, %d shards in %d groups; %s",
+        "plan: run %s builds %s from snapshot %d: %s in %s, %s in %s; %s",
         run.run_id,
         declaration.name,
         plan.base_snapshot_id,
-        plan.expected_rows,
-        len(plan.files),
-        plan.shard_count,
-        len(plan.groups),
+        counted(plan.expected_rows, "row"),
+        counted(len(plan.files), "data file"),
+        counted(plan.shard_count, "shard"),
+        counted(len(plan.groups), "group"),
         plan.reason or why,
     )
     return _pointer(
@@ -107,7 +108,8 @@ def _told(plan: BuildPlan, why: str) -> str:
         return why
     return (
         f"{why}; with {plan.shards} of the {plan.declaration.shards} declared shards, since the "
-        f"table has {plan.expected_rows} rows: a refresh or build that finds enough makes them all"
+        f"table has {counted(plan.expected_rows, 'row')}: a refresh or build that finds enough "
+        "makes them all"
     )
 
 

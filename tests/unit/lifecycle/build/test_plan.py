@@ -122,7 +122,7 @@ def test_only_the_shards_that_are_built_have_partitions():
     many = declared_with(shards=10_000, partitions_per_shard=4096)
 
     check_cells(many, 20, 767)
-    with pytest.raises(BadInputError, match="of 10000 shards of 4096 partitions"):
+    with pytest.raises(BadInputError, match="of 10,000 shards of 4,096 partitions"):
         check_cells(many, 10**6, 767)
     check_cells(declared_with(algorithm="centroid"), 10**9, 767)
 

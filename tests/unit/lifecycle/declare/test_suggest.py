@@ -105,3 +105,11 @@ def test_a_file_that_would_not_be_found_is_refused_with_one_that_would(tmp_path)
     with pytest.raises(BadInputError, match=r"indexes/products\.yaml, for one"):
         write(lines, tmp_path / "indexes")
     assert not (tmp_path / "indexes").exists()
+
+
+def test_the_vectors_of_a_small_table_are_more_than_no_megabytes():
+    lines = {line.field: line for line in suggest(replace(SEEN, rows=1, dimension=8))}
+    assert lines["shards"].reason == "1 kB of vectors, at most 512 MiB a shard"
+    assert lines["table"].reason == "1 row"
+    lines = {line.field: line for line in suggest(replace(SEEN, rows=20_000, dimension=8))}
+    assert lines["shards"].reason == "640 kB of vectors, at most 512 MiB a shard"

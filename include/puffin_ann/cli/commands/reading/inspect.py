@@ -9,6 +9,7 @@ from rich.table import Table as Grid
 
 from puffin_ann.cli.output import AsJson, console, print_json
 from puffin_ann.cli.puffin_files import open_puffin
+from puffin_ann.counts import counted
 
 if TYPE_CHECKING:
     from puffin_ann.puffin.metadata import BlobMetadata
@@ -96,7 +97,8 @@ def _content_lines(content: dict[str, Any]) -> Iterator[tuple[str, str]]:
         name = f"{'delta' if item['kind'] == 'delta' else 'shard'} {item['shard_id']}"
         yield (
             name,
-            f"{item['rows']:,} rows{deleted}, {item['bytes']:,} bytes {item['file']}".rstrip(),
+            f"{counted(item['rows'], 'row')}{deleted}, "
+            f"{item['bytes']:,} bytes {item['file']}".rstrip(),
         )
     for item in content.get("trials", []):
         figures = (f"{name.replace('_', ' ')} {item[name]}" for name in item if name != "algorithm")

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from puffin_ann.cli.output import AsJson, console, print_json, say
+from puffin_ann.counts import counted
 from puffin_ann.errors import CatalogUnavailableError, EnvironmentProblemError
 
 
@@ -44,4 +45,6 @@ def list_(
         say(f"no tables in {', '.join(places)}")
     unread = [table.table for table in tables if table.problem is not None]
     if unread:
-        raise EnvironmentProblemError(f"{len(unread)} tables cannot be read: {', '.join(unread)}")
+        raise EnvironmentProblemError(
+            f"{counted(len(unread), 'table')} cannot be read: {', '.join(unread)}"
+        )

@@ -2,6 +2,7 @@
 
 from puffin_ann.cli.declarations import DeclaredIndex, find_declared
 from puffin_ann.cli.output import AsJson, print_json, say
+from puffin_ann.counts import counted
 
 
 def gather(index: DeclaredIndex, as_json: AsJson = False) -> None:
@@ -23,5 +24,5 @@ def gather(index: DeclaredIndex, as_json: AsJson = False) -> None:
     else:
         say(
             f"all of index {report.index} of {report.table} is in {report.file}; "
-            f"it was in {report.files} files"
+            f"it was in {counted(report.files, 'file')}"
         )
