@@ -3,6 +3,7 @@
 import logging
 import sys
 import traceback
+from collections.abc import Callable
 from types import TracebackType
 from typing import Annotated
 
@@ -52,30 +53,33 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (
-    quickstart,
-    list_,
-    init,
-    check,
-    build,
-    plan,
-    refresh,
-    search,
-    warm,
-    status,
-    history,
-    inspect,
-    size,
-    doctor,
-    clean,
-    drop,
-    rename,
-    gather,
-    maintain,
-    evaluate,
-    compile,
-):
-    app.command(name=command.__name__.rstrip("_"))(command)
+SUMMARIES: dict[Callable[..., None], str] = {
+    quickstart: "Make a table and an index of a Parquet file, and search it.",
+    list_: "List tables with their vector columns and indexes.",
+    init: "Write the declaration of an index for a table.",
+    check: "Check declarations, and with --tables what they name.",
+    build: "Build a declared index with Spark, and publish it.",
+    plan: "Show what a refresh would do to each shard.",
+    refresh: "Bring an index up to date with its table, or build it.",
+    search: "Find the rows nearest to a vector, or to a row.",
+    warm: "Bring all shards of an index to the cache on local disk.",
+    status: "Show the indexes of a table: coverage, recall, bytes.",
+    history: "Show the runs that published an index, and evaluations.",
+    inspect: "Show what is in a Puffin file.",
+    size: "Predict the bytes of an index, of its cache and build.",
+    doctor: "Find what is wrong with a table's indexes; --fix repairs.",
+    clean: "Remove superseded versions, and what failed runs left.",
+    drop: "Take an index out of its table.",
+    rename: "Publish an index under the new name of its declaration.",
+    gather: "Publish an index again as one file, without building it.",
+    maintain: "Do what upkeep of a table's indexes is due.",
+    evaluate: "Measure the recall of a published index.",
+    compile: "Compile kernels ahead of their first use.",
+}
+"""Commands in the order of the help, and what it says of each: no more than fits 80 columns."""
+
+for command, summary in SUMMARIES.items():
+    app.command(name=command.__name__.rstrip("_"), short_help=summary)(command)
 
 
 def _version(value: bool) -> None:

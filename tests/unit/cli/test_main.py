@@ -1,10 +1,12 @@
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 
 import pytest
+from typer.testing import CliRunner
 
 from puffin_ann import errors
 from puffin_ann.cli import app as application
@@ -27,6 +29,20 @@ def test_the_help_and_the_runbook_tell_every_exit_code():
 )
 def test_the_help_of_every_command_has_an_example(command):
     assert f"Example: puffin-ann {command.name} " in command.callback.__doc__
+
+
+def test_the_help_says_of_every_command_what_it_does_in_a_line_that_fits():
+    told = CliRunner().invoke(application.app, ["--help"], terminal_width=80).output
+    for command in application.app.registered_commands:
+        line = f"  {command.name:<10}  {command.short_help}"
+        assert line in told.splitlines()
+        assert command.short_help.endswith(".")
+
+
+def test_examples_name_no_file_or_place_that_nobody_has():
+    told = " ".join(command.callback.__doc__ for command in application.app.registered_commands)
+    named = re.findall(r"Example: puffin-ann \S+ (.*)", told)
+    assert [line for line in named if re.search(r"s3://|\.npy|abcd", line)] == []
 
 
 @pytest.mark.parametrize("module", ["puffin_ann", "puffin_ann.cli.main"])

@@ -22,8 +22,12 @@ def inspect(
 ) -> None:
     """Show a Puffin file: footer, blobs, and the headers of those that are ours.
 
-    Example: puffin-ann inspect words/metadata/ann-glove_words-1234-abcd.puffin
-    """
+    Where an index's newest file is, 'puffin-ann status' says.
+
+    \b
+    Example: puffin-ann inspect \\
+        "$(ls -t .local/warehouse/glove/words/metadata/ann-*.puffin | head -1)"
+    """  # noqa: D301 - the first one keeps the lines apart
     with open_puffin(file) as reader:
         description = _describe(reader)
     if as_json:

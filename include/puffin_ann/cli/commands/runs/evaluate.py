@@ -39,7 +39,7 @@ def evaluate(
 
     Example: puffin-ann evaluate glove_words
 
-    Example: puffin-ann evaluate glove_words --vector queries.npy
+    Example: puffin-ann evaluate glove_words --queries 1000
     """
     declaration = find_declared(index)
     if vector is not None:

@@ -67,11 +67,10 @@ def clean(
 
     What a metadata file beside the table's own names is kept, if it is not of this catalog entry's
     history: another catalog may have the table, too. Where the table's location is not where its
-    metadata lies, nothing is removed.
+    metadata lies, nothing is removed. What is left of a table that was dropped is removed by the
+    catalog's name and --location.
 
     Example: puffin-ann clean demo.glove.words --dry-run
-
-    Example: puffin-ann clean demo --location s3://lake/glove/words --dry-run
     """
     if location is not None:
         if forget_metadata:

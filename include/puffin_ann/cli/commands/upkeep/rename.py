@@ -24,7 +24,9 @@ def rename(
     commit brings the new name and drops the old one; the index's history and evaluations go with
     it. Its shards stay in the files they are in, which the new version names.
 
-    Example: puffin-ann rename glove_words glove_words_v2
+    In this example include/indexes/glove_words.yaml says `name: glove_words_v2` by now.
+
+    Example: puffin-ann rename glove_words glove_words_v2 --dry-run
     """
     from puffin_ann.lifecycle.maintain import rename as renaming
     from puffin_ann.lifecycle.maintain.former_names import find_declarations
