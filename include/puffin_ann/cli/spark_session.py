@@ -24,7 +24,7 @@ from puffin_ann.imports.extras import install_command, is_installed
 if TYPE_CHECKING:
     from threading import Thread
 
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     from puffin_ann.lifecycle.spark.runner import WhenNeeded
@@ -208,6 +208,23 @@ def _start_session(conf: "SparkConf") -> "SparkSession":
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    SparkContext.getOrCreate(conf)
+    _quieten(SparkContext.getOrCreate(conf))
     session: SparkSession = SparkSession.builder.getOrCreate()
     return session
+
+
+def _quieten(context: "SparkContext") -> None:
+    """Have no traceback printed where the JVM is gone that accumulators are sent from.
+
+    A thread of PySpark's notices that, too, and prints what it met; whoever called Spark is told.
+    """
+    server = getattr(context, "_accumulatorServer", None)
+    if server is None:
+        return
+    tell = server.handle_error
+
+    def handle_error(*request: object) -> None:
+        if not isinstance(sys.exc_info()[1], EOFError | ConnectionError):
+            tell(*request)
+
+    server.handle_error = handle_error

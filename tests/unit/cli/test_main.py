@@ -1,16 +1,21 @@
+import inspect
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 from typer.testing import CliRunner
 
 from puffin_ann import errors
 from puffin_ann.cli import app as application
-from puffin_ann.cli import main
+from puffin_ann.cli import interrupts, main
+from puffin_ann.cli.progress import PUBLISH, steps
+from puffin_ann.errors import ConflictError
+from puffin_ann.lifecycle.runs import in_process
 from tests.support.paths import ROOT
 
 
@@ -75,6 +80,11 @@ def leaves_with(monkeypatch, command) -> object:
     return ended.value.code
 
 
+def heard() -> None:
+    """Have a process be interrupted also where this one was started so that it is not."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def interrupted() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
@@ -123,6 +133,118 @@ def test_an_interrupt_that_python_drops_comes_again(monkeypatch, default_handler
     assert time.monotonic() - began < PATIENCE
 
 
+DROPPED_BY_ARROW = """
+import os, signal, sys, time
+import pyarrow as pa
+from puffin_ann.cli import app, main
+
+NAME = "pandas"  # that of a package which Arrow imports where one is installed, and does without
+
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == NAME and Interrupting in map(type, sys.meta_path):
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def command():
+    bits = pa.Array.from_buffers(pa.bool_(), 4, [None, pa.py_buffer(b"\\x05")])
+    sys.meta_path.insert(0, Interrupting())
+    bits.to_numpy(zero_copy_only=False)
+    print("dropped", flush=True)
+    time.sleep(60)
+
+
+app.run = command
+main.run()
+"""
+
+
+def test_an_interrupt_that_arrow_drops_comes_again():
+    command = [sys.executable, "-c", DROPPED_BY_ARROW]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE, check=False, preexec_fn=heard
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "dropped\n", "interrupted\n")
+
+
+def test_an_interrupt_that_is_swallowed_again_and_again_comes_until_it_is_not(
+    monkeypatch, default_handler
+):
+    swallowed = 0
+
+    def command():
+        nonlocal swallowed
+        for attempt in range(3):
+            try:
+                if not attempt:
+                    interrupted()
+                time.sleep(PATIENCE)
+            except KeyboardInterrupt:
+                swallowed += 1
+        time.sleep(PATIENCE)
+
+    assert (leaves_with(monkeypatch, command), swallowed) == (130, 3)
+
+
+def test_an_interrupt_comes_once_where_something_is_done_about_it(monkeypatch, default_handler):
+    cleared = []
+
+    def command():
+        try:
+            interrupted()
+        finally:
+            time.sleep(5 * interrupts.AGAIN_AFTER)
+            cleared.append("all of it")
+
+    assert (leaves_with(monkeypatch, command), cleared) == (130, ["all of it"])
+
+
+def test_no_interrupt_comes_after_the_command(monkeypatch, default_handler):
+    def command():
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+        sys.exit(0)
+
+    before = signal.getsignal(signal.SIGALRM)
+    assert leaves_with(monkeypatch, command) == 0
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGALRM) is before
+    time.sleep(2 * interrupts.AGAIN_AFTER)
+
+
+@pytest.mark.parametrize(
+    ("name", "ends", "told"),
+    [
+        ("plan", "within", "interrupted"),
+        (PUBLISH, "within", "interrupted; it came while the run published"),
+        (PUBLISH, "after", "interrupted; what the run made is published"),
+        (PUBLISH, "after it failed", "interrupted\n"),
+    ],
+)
+def test_an_interrupted_run_says_whether_it_has_published(
+    monkeypatch, capsys, default_handler, name, ends, told
+):
+    def command():
+        with steps(as_json=True) as step:
+            with suppress(ConflictError), step(name):
+                if ends == "within":
+                    interrupted()
+                if ends == "after it failed":
+                    raise ConflictError("others were first")
+            interrupted()
+
+    assert leaves_with(monkeypatch, command) == 130
+    assert capsys.readouterr().err.startswith(told)
+    interrupts.tell_interrupted("")
+
+
+def test_the_steps_of_runs_have_one_that_publishes():
+    assert f'step("{PUBLISH}")' in inspect.getsource(in_process)
+
+
 def test_errors_without_an_interrupt_stay_what_they_are(monkeypatch, default_handler):
     def command():
         raise ValueError("of another kind")
@@ -155,7 +277,7 @@ def interrupt_after(imported):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=heard,
     )
     for line in command.stderr:
         if line.rpartition("|")[2].strip() == imported:

@@ -1,8 +1,11 @@
 import logging
+import socket
 from signal import SIGKILL
 from subprocess import PIPE, Popen
+from types import SimpleNamespace
 
 import pytest
+from pyspark.accumulators import AccumulatorTCPServer, UpdateRequestHandler
 
 from puffin_ann.cli import spark_session
 from puffin_ann.errors import EnvironmentProblemError, PuffinAnnError
@@ -108,3 +111,14 @@ def test_no_room_for_the_file_is_told(printed, monkeypatch):
         pytest.raises(EnvironmentProblemError, match="no file for what Spark prints"),
     ):
         runner.started()
+
+
+@pytest.mark.parametrize(("sent", "is_told"), [(b"token", False), (b"wrong", True)])
+def test_the_end_of_the_jvm_is_not_told_by_the_thread_of_accumulators(capfd, sent, is_told):
+    server = AccumulatorTCPServer(("localhost", 0), UpdateRequestHandler, "token")
+    spark_session._quieten(SimpleNamespace(_accumulatorServer=server))
+    with server, socket.create_connection(server.server_address) as jvm:
+        jvm.sendall(sent)
+        jvm.shutdown(socket.SHUT_WR)
+        server.handle_request()
+    assert ("Traceback" in capfd.readouterr().err) == is_told

@@ -10,7 +10,7 @@ from puffin_ann.cli.approval import Yes, require_approval
 from puffin_ann.cli.declarations import DeclaredIndex, find_declared
 from puffin_ann.cli.lease_options import NoWait, own_run_id, writing
 from puffin_ann.cli.output import AsJson, console, in_words, print_json, say
-from puffin_ann.cli.progress import Step, steps
+from puffin_ann.cli.progress import PUBLISH, Step, steps
 from puffin_ann.cli.spark_session import Master, on_spark, require_pyspark
 from puffin_ann.declaration import IndexDeclaration
 
@@ -87,5 +87,5 @@ def _works(runner: "WhenNeeded", plan: "PlanPointer") -> list[tuple[str, Callabl
             for group in plan.groups
         ),
         ("measure recall", lambda: stages.gate(runner, run)),
-        ("publish", lambda: publish.publish(run)),
+        (PUBLISH, lambda: publish.publish(run)),
     ]
