@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import textwrap
@@ -9,10 +10,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
-import pyarrow.parquet as pq
+from dag_run import give_back_leases, one_at_a_time, working_on
 from headings import heading as step
 from home import CATALOG, ROOT, environment, write_catalog
+
+from puffin_ann.cli.interrupts import ended_by_interrupts
+from puffin_ann.settings import settings
 
 TABLE = "glove.words"
 INDEX = "glove_words"
@@ -24,6 +29,7 @@ ROW_GROUP_ROWS = 500
 
 def create_table() -> None:
     """Write the sample data into an Iceberg table, once."""
+    import pyarrow.parquet as pq
     from pyiceberg.catalog import load_catalog  # reads its configuration when it is imported
 
     catalog = load_catalog(CATALOG)
@@ -46,10 +52,17 @@ def create_table() -> None:
 
 @contextmanager
 def migrating(variables: dict[str, str], log: Path) -> Iterator[None]:
-    """Make Airflow's database beside what the block does, and wait for it at the block's end."""
+    """Make Airflow's database beside what the block does, and wait for it at the block's end.
+
+    No interrupt reaches it: half a database would be in the way of the next demo.
+    """
     with log.open("w") as out:
         process = subprocess.Popen(
-            ["airflow", "db", "migrate"], env=variables, stdout=out, stderr=out
+            ["airflow", "db", "migrate"],
+            env=variables,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
         )
         try:
             yield
@@ -59,48 +72,66 @@ def migrating(variables: dict[str, str], log: Path) -> Iterator[None]:
         sys.exit(f"Airflow's database could not be made; the log is {log}")
 
 
-def run_dag(variables: dict[str, str], log: Path) -> None:
+def run_dag(variables: dict[str, str], log: Path, record: TextIO) -> None:
     """Run the build DAG in Airflow, its log to a file, one line per task to the terminal."""
+    command = ["airflow", "dags", "test", DAG]
+    succeeded, shown = False, Shown()
     with log.open("a") as out:
         step(f"Airflow runs DAG {DAG} (log: {log.relative_to(ROOT)})")
-        process = subprocess.Popen(
-            ["airflow", "dags", "test", DAG],
-            env=variables,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        succeeded, state = False, ""
-        began = time.monotonic()
-        for line in process.stdout or ():
-            out.write(line)
-            found = STATE.search(line)
-            state = found[1] if found else state
-            _show_progress(line, state, began)
-            succeeded |= "DagRun Finished" in line and "state=success" in line
-        process.wait()
-    if process.returncode or not succeeded:
+        try:
+            with working_on(record, command, variables) as lines:
+                for line in lines:
+                    out.write(line)
+                    shown.take(line)
+                    succeeded |= "DagRun Finished" in line and "state=success" in line
+        finally:
+            give_back_leases(record, f"{CATALOG}.{TABLE}", INDEX)
+    if not succeeded:
         sys.exit(f"the DAG run did not succeed; its log is {log}")
 
 
 LOGGED = re.compile(r"\s((?:plan|train|assign|build|gate|publish|error|\w+Error): .*)")
+WAITS = re.compile(r"\s(index .* is being worked on by .*; waiting for it)")
 STATE = re.compile(r"\bnew_state=(\w+)")
 ENDED = {"success": "done", "up_for_retry": "failed, and will be tried again"}
 
 
-def _show_progress(line: str, state: str, began: float) -> None:
-    """Print the lines of a task log that say what was done, and one for each task that ended."""
-    if "[DAG TEST] end task" in line:
-        name = line.split("task_id=")[1].split()[0]
-        index = line.split("map_index=")[1].split()[0]
-        ended = ENDED.get(state, state)
-        suffix = "" if index == "-1" else f"[{index}]"
-        print(f"   {time.monotonic() - began:6.1f} s  {name}{suffix} {ended}", flush=True)
-    found = LOGGED.search(line)
-    if found:
-        told = found[1].split(" [", 1)[0]
+class Shown:
+    """What the terminal shows of the DAG run's log."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._state = self._waits = ""
+
+    def take(self, line: str) -> None:
+        """Print a line that says what was done or is waited for, and one for each task's end."""
+        found = STATE.search(line)
+        self._state = found[1] if found else self._state
+        if "[DAG TEST] end task" in line and self._state != "up_for_reschedule":
+            name = line.split("task_id=")[1].split()[0]
+            index = line.split("map_index=")[1].split()[0]
+            ended = ENDED.get(self._state, self._state)
+            suffix = "" if index == "-1" else f"[{index}]"
+            seconds = time.monotonic() - self._began
+            print(f"   {seconds:6.1f} s  {name}{suffix} {ended}", flush=True)
+        if found := LOGGED.search(line):
+            self._say(found[1])
+        elif (found := WAITS.search(line)) and found[1] != self._waits:
+            self._waits = found[1]
+            self._say(
+                f"{self._waits}, or until it has shown no sign of life for "
+                f"{settings().lease_idle_seconds / 60:.0f} minutes"
+            )
+
+    def _say(self, told: str) -> None:
+        told = told.split(" [", 1)[0]
         print(textwrap.fill(told, 100, initial_indent=" " * 13, subsequent_indent=" " * 15))
         sys.stdout.flush()
+
+
+def show(arguments: list[str], variables: dict[str, str]) -> None:
+    """Have a command of puffin-ann print; an interrupt is told once, by the demo alone."""
+    subprocess.run(["puffin-ann", *arguments], env=variables, check=True, start_new_session=True)
 
 
 def main() -> None:
@@ -113,20 +144,17 @@ def main() -> None:
     if sys.argv[1:] == ["table"]:
         create_table()
         return
-    log = local / "demo.log"
-    with migrating(variables, log):
-        create_table()
-    run_dag(variables, log)
+    log, name = local / "demo.log", f"{CATALOG}.{TABLE}"
+    with one_at_a_time(local / "demo.run") as record:
+        with migrating(variables, log):
+            create_table()
+        give_back_leases(record, name, INDEX)
+        run_dag(variables, log, record)
     step("what is published")
-    name = f"{CATALOG}.{TABLE}"
-    subprocess.run(["puffin-ann", "status", name, INDEX], env=variables, check=True)
+    show(["status", name, INDEX], variables)
     step("the ten nearest words, searched through the published Puffin file")
     keys = [argument for word in WORDS for argument in ("--key", f"word={word}")]
-    subprocess.run(
-        ["puffin-ann", "search", name, INDEX, *keys, "--k", "10", "--columns", "word"],
-        env=variables,
-        check=True,
-    )
+    show(["search", name, INDEX, *keys, "--k", "10", "--columns", "word"], variables)
     took = f"{time.monotonic() - began:.0f} s after setup"
     step(f"done in {took}; try `make up`, or: source .local/env")
     exports = ("PYICEBERG_HOME", "PUFFIN_ANN_CACHE_DIR")
@@ -135,4 +163,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    signal.signal(signal.SIGHUP, lambda number, _: sys.exit(128 + number))
+    with ended_by_interrupts():
+        main()
