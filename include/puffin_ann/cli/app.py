@@ -4,6 +4,7 @@ import logging
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Annotated
 
@@ -30,7 +31,7 @@ from puffin_ann.cli.commands.upkeep.clean import clean
 from puffin_ann.cli.commands.upkeep.drop import drop
 from puffin_ann.cli.commands.upkeep.gather import gather
 from puffin_ann.cli.commands.upkeep.rename import rename
-from puffin_ann.cli.output import errors_to
+from puffin_ann.cli.output import errors_to, output_arriving
 from puffin_ann.cli.spark_session import is_for_terminal
 from puffin_ann.errors import PuffinAnnError
 from puffin_ann.redaction import REDACTION, redact
@@ -119,7 +120,9 @@ def _tell_defect(
 def run() -> None:
     """Run the command line; errors raised on purpose become one line and an exit code."""
     try:
-        app(prog_name=PROGRAM)
+        with output_arriving():
+            app(prog_name=PROGRAM)
     except PuffinAnnError as error:
-        errors_to(sys.stderr, error)
+        with suppress(OSError):  # where errors cannot be written either, the exit code tells
+            errors_to(sys.stderr, error)
         sys.exit(error.exit_code)

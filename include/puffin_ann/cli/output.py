@@ -1,6 +1,7 @@
 """What the command line prints: tables for people, JSON for machines."""
 
 import base64
+import io
 import json
 import math
 import sys
@@ -13,7 +14,7 @@ from uuid import UUID
 
 import typer
 
-from puffin_ann.errors import BadInputError, PuffinAnnError
+from puffin_ann.errors import BadInputError, EnvironmentProblemError, PuffinAnnError
 from puffin_ann.terminal import LiteralConsole, printable
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
@@ -86,6 +87,62 @@ def warn(text: str) -> None:
 def tell(message: str) -> None:
     """Print what goes on, where errors go."""
     typer.echo(printable(message), err=True)
+
+
+class _Output(io.TextIOWrapper):
+    """The standard output, of which errors are told from those of other files."""
+
+    def write(self, text: str, /) -> int:
+        with _written():
+            return super().write(text)
+
+    def flush(self) -> None:
+        with _written():
+            super().flush()
+
+
+@contextmanager
+def _written() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        sys.stdout = None  # Python would try again when it ends
+        reason = error.strerror or error
+        raise EnvironmentProblemError(f"output cannot be written: {reason}") from None
+
+
+@contextmanager
+def output_arriving() -> Iterator[None]:
+    """Have all that the body prints be written at its end, or say why it cannot be.
+
+    Raises:
+        EnvironmentProblemError: it cannot be written, as on a full disk.
+        SystemExit: whoever was to read it has gone.
+    """
+    there = sys.stdout
+    if type(there) is io.TextIOWrapper:  # and not what a test puts in its place
+        sys.stdout = _Output(
+            there.buffer,
+            encoding=there.encoding,
+            errors=there.errors,
+            line_buffering=there.line_buffering,
+            write_through=there.write_through,
+        )
+    try:
+        yield
+    finally:
+        if sys.stdout is not None:
+            _flush()
+
+
+def _flush() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        sys.stdout = None
+        sys.exit(1)
 
 
 @contextmanager

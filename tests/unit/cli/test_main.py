@@ -65,6 +65,35 @@ def test_modules_that_start_the_command_line_show_the_name_of_the_program(module
     assert "Try 'puffin-ann --help'" in told
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    "arguments",
+    ["--help", "--version", "size --rows 9 --dim 9", "size --rows 9 --dim 9 --json"],
+)
+def test_output_on_a_full_disk_is_one_line_and_an_exit_code(monkeypatch, arguments, unbuffered):
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    command = [sys.executable, "-m", "puffin_ann", *arguments.split()]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    said = "error: output cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (errors.EnvironmentProblemError.exit_code, said)
+
+
+def test_whoever_reads_only_the_beginning_of_the_output_is_told_nothing():
+    command = [sys.executable, "-m", "puffin_ann", "size", "--help"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
+
+
+def test_where_errors_cannot_be_written_either_the_exit_code_tells():
+    command = [sys.executable, "-m", "puffin_ann", "size"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=full, check=False)
+    assert done.returncode == errors.BadInputError.exit_code
+
+
 @pytest.fixture
 def default_handler():
     """What Python does where a terminal started it; put back afterwards."""
