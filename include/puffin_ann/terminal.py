@@ -6,12 +6,16 @@ the first are replaced and the second printed as they are, wherever they come fr
 """
 
 import logging
+import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+
+FEWEST_COLUMNS = 20
+"""Of a terminal; `COLUMNS` that says fewer, such as 0, says nothing."""
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
@@ -29,11 +33,19 @@ def printable(text: str) -> str:
     return _OBEYED.sub(REPLACEMENT, text.replace("\r\n", "\n"))
 
 
+def _believable_environment() -> Mapping[str, str]:
+    """Return the environment, without a width of the terminal in which nothing can be printed."""
+    told = os.environ.get("COLUMNS", "")
+    if re.fullmatch("[0-9]{1,5}", told) and int(told) >= FEWEST_COLUMNS:
+        return os.environ
+    return {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+
+
 class LiteralConsole(Console):
     """A console that prints every text literally, in tables and progress bars, too."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(markup=False, emoji=False, **options)
+        super().__init__(markup=False, emoji=False, _environ=_believable_environment(), **options)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None

@@ -52,6 +52,20 @@ def test_nothing_in_a_text_is_obeyed_wherever_it_stands(text):
     assert not obeyed(LiteralFormatter("%(message)s").format(record))
 
 
+@pytest.mark.parametrize(
+    ("told", "width"),
+    [
+        *(("20", 20), ("0120", 120)),
+        *((told, 80) for told in ("0", "19", "-5", "", "wide", "\u00b2", "9" * 5000)),
+    ],
+)
+def test_a_width_in_which_nothing_can_be_printed_is_not_believed(monkeypatch, told, width):
+    monkeypatch.setenv("COLUMNS", told)
+    console = LiteralConsole(file=io.StringIO())
+    monkeypatch.setattr("rich.console._STD_STREAMS", ())
+    assert console.width == width
+
+
 def test_lines_tabs_and_what_rich_itself_colours_stay():
     assert printable("a\tb\r\nc") == "a\tb\nc"
     assert "\x1b[31m" in printed(Text("red", "red"), force_terminal=True, color_system="standard")

@@ -362,6 +362,16 @@ def test_files_of_a_condition_and_why_a_version_was_taken_are_told(words):
     assert "    known from an earlier search: nothing was read" in lines
 
 
+def test_a_long_condition_of_several_lines_is_told_by_its_beginning_on_one(words):
+    where = f"id >= 66\n  and id not in ({', '.join(map(str, range(5000, 9000)))})"
+    told = explanation_of(built(words).search(QUERIES, 3, where=where, explain=True))
+    assert told.condition.text == where
+    (line,) = [line for line in as_text(told).splitlines() if "condition id" in line]
+    assert line.startswith("  condition id >= 66 and id not in (5000, 5001, ")
+    assert line.endswith(f"...: {told.condition.rows_allowed} rows allowed")
+    assert len(line) < 250
+
+
 def test_files_that_are_compared_by_centroids_are_told(words):
     index = built(words, algorithm="centroid")
     told = explanation_of(index.search(QUERIES, 3, where="id >= 20", explain=True))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from puffin_ann.lake.read.conditions.text import shortened
 from puffin_ann.search.explain.explanation import ConditionFacts, Explanation, ShardWay, Way
 
 FEW = 32
@@ -71,7 +72,8 @@ def _condition(told: ConditionFacts) -> Branch:
         below.append(Branch(f"{told.files_included} files decided by columns in the index"))
     if told.is_kept:
         below.append(Branch("known from an earlier search: nothing was read"))
-    return Branch(f"condition {told.text}: {told.rows_allowed} rows allowed", below)
+    text = shortened(" ".join(line.strip() for line in told.text.splitlines()))
+    return Branch(f"condition {text}: {told.rows_allowed} rows allowed", below)
 
 
 def _index(told: Explanation) -> Branch:
