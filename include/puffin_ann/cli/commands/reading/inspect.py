@@ -8,6 +8,7 @@ import typer
 from rich.table import Table as Grid
 
 from puffin_ann.cli.output import AsJson, console, print_json
+from puffin_ann.cli.paths import named_location
 from puffin_ann.cli.puffin_files import open_puffin
 from puffin_ann.counts import counted
 
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def inspect(
-    file: Annotated[str, typer.Argument(help="Path or URI of a Puffin file.")],
+    file: Annotated[
+        str, typer.Argument(parser=named_location, help="Path or URI of a Puffin file.")
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Show a Puffin file: footer, blobs, and the headers of those that are ours.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from puffin_ann.cli.output import AsJson, TableName, print_json, say
+from puffin_ann.cli.paths import named_path
 from puffin_ann.cli.queries import vectors_of_file
 from puffin_ann.cli.search_answers import (
     answers_in_json,
@@ -35,7 +36,11 @@ def search(
     index: Annotated[str, typer.Argument(help="The index's name.")],
     vector: Annotated[
         Path | None,
-        typer.Option(help="File of one or more query vectors: .npy, or .json (list of numbers)."),
+        typer.Option(
+            parser=named_path,
+            metavar="FILE",
+            help="File of one or more query vectors: .npy, or .json (list of numbers).",
+        ),
     ] = None,
     key: Annotated[
         list[str] | None,

@@ -9,6 +9,7 @@ from rich.table import Table as Grid
 from puffin_ann.cli.declarations import DeclaredIndex, find_declared
 from puffin_ann.cli.lease_options import own_run_id
 from puffin_ann.cli.output import AsJson, console, print_json
+from puffin_ann.cli.paths import named_path
 from puffin_ann.cli.queries import vectors_of_file
 from puffin_ann.cli.spark_session import Master, on_spark, require_pyspark
 from puffin_ann.errors import QueryError
@@ -27,8 +28,10 @@ def evaluate(
     vector: Annotated[
         Path | None,
         typer.Option(
+            parser=named_path,
+            metavar="FILE",
             help="Measure with query vectors of your own, .npy or .json, instead of rows: in this "
-            "process, without Spark, and not recorded."
+            "process, without Spark, and not recorded.",
         ),
     ] = None,
     as_json: AsJson = False,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from puffin_ann.cli.output import AsJson, print_json, say, warn
+from puffin_ann.cli.paths import named_path
 from puffin_ann.declaration.json_schema import declaration_schema
 from puffin_ann.errors import DeclarationError, EnvironmentProblemError, PuffinAnnError
 
@@ -17,7 +18,11 @@ if TYPE_CHECKING:
 def check(
     folder: Annotated[
         Path | None,
-        typer.Argument(help="Folder of declarations, or one file.  [default: this machine's]"),
+        typer.Argument(
+            parser=named_path,
+            metavar="FOLDER",
+            help="Folder of declarations, or one file.  [default: this machine's]",
+        ),
     ] = None,
     tables: Annotated[
         bool,

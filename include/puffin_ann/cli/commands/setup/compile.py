@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from puffin_ann.cli.output import AsJson, print_json, say
+from puffin_ann.cli.paths import named_path
 from puffin_ann.cli.progress import steps
 
 
@@ -25,6 +26,7 @@ def compile(
     to: Annotated[
         Path | None,
         typer.Option(
+            parser=named_path,
             metavar="DIR",
             help="Folder to put them in, where processes look that have PUFFIN_ANN_KERNELS_DIR set "
             "to it; default: this environment's, where they look in any case.",

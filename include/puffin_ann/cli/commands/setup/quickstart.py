@@ -9,6 +9,7 @@ import typer
 
 from puffin_ann.cli.declarations import KeyColumn, Metric, VectorColumn
 from puffin_ann.cli.output import console, say
+from puffin_ann.cli.paths import named_path
 from puffin_ann.cli.progress import steps
 from puffin_ann.errors import BadInputError, EnvironmentProblemError
 
@@ -25,16 +26,22 @@ ROWS_LOOKED_AT = 1000
 
 
 def quickstart(
-    file: Annotated[Path, typer.Argument(help="A Parquet file with a column of vectors.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            parser=named_path, metavar="FILE", help="A Parquet file with a column of vectors."
+        ),
+    ],
     column: VectorColumn = None,
     columns: Annotated[
         str, typer.Option(help="Columns to take, separated by commas.  [default: all]")
     ] = "",
     key: KeyColumn = None,
     metric: Metric = None,
-    to: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for all that is made.")] = Path(
-        "puffin-ann-quickstart"
-    ),
+    to: Annotated[
+        Path,
+        typer.Option(parser=named_path, metavar="FOLDER", help="Folder for all that is made."),
+    ] = Path("puffin-ann-quickstart"),
 ) -> None:
     """Make a catalog, a table, a declaration and an index of a Parquet file, and search it.
 
