@@ -6,9 +6,11 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
+from typer.core import TyperGroup
 
 from puffin_ann.cli.commands.reading.history import history
 from puffin_ann.cli.commands.reading.inspect import inspect
@@ -41,9 +43,28 @@ from puffin_ann.version import __version__
 PROGRAM = "puffin-ann"
 """Also of whoever calls it by `python -m puffin_ann`."""
 
+
+class _Commands(TyperGroup):
+    """Commands whose options are refused in the words of this program, not of pydantic."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Carry out the command that was given."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            if isinstance(error.__cause__, ValidationError):
+                from puffin_ann.declaration import in_words
+
+                (found, *_) = error.__cause__.errors()
+                value = "" if found["type"] == "value_error" else f"{found['input']!r}: "
+                error.message = value + in_words(found).rstrip(".")
+            raise
+
+
 LOGGED = "%(levelname)s %(name)s: %(message)s"
 
 app = typer.Typer(
+    cls=_Commands,
     name=PROGRAM,
     help="Vector indexes that live inside Apache Iceberg tables.\n\n"
     "Catalogs are those of PyIceberg's own configuration (.pyiceberg.yaml or PYICEBERG_*).\n\n"

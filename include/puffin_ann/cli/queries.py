@@ -15,8 +15,14 @@ if TYPE_CHECKING:
 
 _MAGIC = b"\x93NUMPY"
 
-_UNREADABLE = (OSError, ValueError, TypeError, OverflowError, SyntaxError, TokenError)
-"""What NumPy and JSON raise; headers of arrays are Python's literals, and fail as those do."""
+_UNREADABLE = (ValueError, TypeError, OverflowError, SyntaxError, TokenError)
+"""What NumPy raises; headers of arrays are Python's literals, and fail as those do."""
+
+_OF_FILES = {
+    FileNotFoundError: "there is no such file",
+    IsADirectoryError: "it is a folder",
+    PermissionError: "this user may not",
+}
 
 
 def vectors_of_file(path: Path) -> "NDArray[np.float32]":
@@ -40,8 +46,13 @@ def vectors_of_file(path: Path) -> "NDArray[np.float32]":
         raise QueryError(f"{path}: lists are nested too deeply to be vectors") from None
     except MemoryError:
         raise QueryError(f"{path}: says it holds more numbers than fit into memory") from None
-    except _UNREADABLE as error:
-        raise QueryError(f"{path}: cannot be read as vectors: {error}") from None
+    except OSError as error:
+        why = _OF_FILES.get(type(error), error.strerror)
+        raise QueryError(f"{path}: cannot be read: {why}") from None
+    except _UNREADABLE:
+        raise QueryError(
+            f"{path}: cannot be read as an array of NumPy's; write numbers alone, by numpy.save"
+        ) from None
     if loaded.ndim not in (1, 2) or loaded.dtype.kind not in "fiu":
         raise QueryError(
             f"{path}: holds {loaded.dtype} of shape {loaded.shape}, not vectors: "
@@ -63,7 +74,7 @@ def _array_of(path: Path) -> "NDArray[Any]":
     # By its first bytes alone NumPy would take an archive or a pickle for what is asked for.
     with path.open("rb") as source:
         if source.read(len(_MAGIC)) != _MAGIC:
-            raise ValueError("it is no .npy file; write it by numpy.save")
+            raise QueryError("it is no .npy file; write it by numpy.save")
         source.seek(0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # headers that Python 2 wrote are read all the same
@@ -74,9 +85,18 @@ def _array_of(path: Path) -> "NDArray[Any]":
 def _numbers_of(path: Path) -> "NDArray[Any]":
     import numpy as np
 
-    from puffin_ann.search.questions.queries import require_numbers
+    from puffin_ann.search.questions.queries import require_numbers, why_uneven
 
-    lists = json.loads(path.read_text(encoding="utf-8"))
-    if isinstance(lists, list):
-        require_numbers(lists)
+    try:
+        lists = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        told = f"line {error.lineno}, column {error.colno}"
+        raise QueryError(f"cannot be read as JSON from {told} on") from None
+    except UnicodeDecodeError:
+        raise QueryError("cannot be read as JSON: it is not text in UTF-8") from None
+    if not isinstance(lists, list):
+        raise QueryError("holds no list, and so not vectors: one list of numbers for each query")
+    require_numbers(lists)
+    if why := why_uneven(lists):
+        raise QueryError(why)
     return np.array(lists)

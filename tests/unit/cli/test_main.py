@@ -50,6 +50,22 @@ def test_examples_name_no_file_or_place_that_nobody_has():
     assert [line for line in named if re.search(r"s3://|\.npy|abcd", line)] == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("search a.b.c i --cache ful", "'ful' is not one of 'full', 'lazy', 'none'"),
+        ("search a.b.c i --k x", "'x': it should be a whole number"),
+        ("size --rows x", "'x': it should be a number"),
+        ("size --cells 0", "'0': it should be greater than or equal to 1"),
+    ],
+)
+def test_options_are_refused_in_words_of_the_program(arguments, told):
+    done = CliRunner().invoke(application.app, arguments.split())
+    option = arguments.split()[-2]
+    assert done.exit_code == 2
+    assert done.output.splitlines()[-1] == f"Error: Invalid value for '{option}': {told}"
+
+
 @pytest.mark.parametrize("module", ["puffin_ann", "puffin_ann.cli.main"])
 def test_modules_that_start_the_command_line_show_the_name_of_the_program(module):
     def answer(*arguments):

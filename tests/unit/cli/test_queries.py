@@ -55,7 +55,12 @@ def archive() -> bytes:
         ("q.json", b"", "cannot be read"),
         ("q.json", b"\xff\xfe", "cannot be read"),
         ("q.json", b"[]", "holds no query vector"),
-        ("q.json", b"[[1, 2], [3]]", "cannot be read"),
+        ("q.json", b"[[1, 2],\n x]", "as JSON from line 2, column 2 on"),
+        ("q.json", b"[[1, 2], [3]]", "query 1 has 1 number, and query 0 has 2"),
+        ("q.json", b"[[1, 2], 3]", "query 1 is 3, and not a list as others are"),
+        ("q.json", b"[[1, 2], [3, null]]", "query 1 holds None, which is no number"),
+        ("q.json", b"[[[1, 2]], [[3]]]", r"query 0 holds \[1, 2\], which is no number"),
+        ("q.json", b"[1, null]", "None is no number"),
         ("q.json", b'{"a": 1}', "not vectors"),
         ("q.json", b'[["1.5", "2"]]', "queries hold text"),
         ("q.json", b"[[true, false]]", "queries hold true and false"),
@@ -71,6 +76,15 @@ def test_a_file_without_vectors_is_refused_by_name_and_reason(tmp_path, name, co
     with pytest.raises(QueryError, match=message) as caught:
         vectors_of_file(path)
     assert str(caught.value).startswith(str(path))
+
+
+@pytest.mark.parametrize("name", ["q.npy", "q.json"])
+def test_a_file_that_cannot_be_opened_is_told_in_words(tmp_path, name):
+    with pytest.raises(QueryError, match=rf"{name}: cannot be read: there is no such file$"):
+        vectors_of_file(tmp_path / name)
+    (tmp_path / name).mkdir()
+    with pytest.raises(QueryError, match=rf"{name}: cannot be read: it is a folder$"):
+        vectors_of_file(tmp_path / name)
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float64, np.int32, np.uint8])

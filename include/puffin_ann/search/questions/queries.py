@@ -1,6 +1,6 @@
 """Take queries as arrays, lists and columns of Arrow have them, and refuse what is no number."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,8 +9,10 @@ import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from puffin_ann.ann.core.memmap import as_asked
+from puffin_ann.counts import counted
 from puffin_ann.errors import QueryError
 from puffin_ann.lake.read.data.vectors import LARGEST_NORM
+from puffin_ann.search.questions.checks import shown
 
 _BOOLEANS, _TEXT = "true and false", "text"
 _DATES, _LENGTHS = "dates", "lengths of time"
@@ -122,6 +124,28 @@ def require_numbers(values: Iterable[Any]) -> None:
             _require_array_of_numbers(value)
 
 
+def why_uneven(queries: Sequence[Any]) -> str:
+    """Return which of several lists is not one of as many numbers as the first; "": none is."""
+    many = [isinstance(query, list | tuple | np.ndarray) for query in queries]
+    if not any(many):
+        bad = [value for value in queries if not _is_number(value)]
+        return f"{shown(bad[0])} is no number" if bad else ""
+    for number, query in enumerate(queries):
+        if not many[number]:
+            return f"query {number} is {shown(query)}, and not a list as others are"
+        bad = [value for value in query if not _is_number(value)]
+        if bad:
+            return f"query {number} holds {shown(bad[0])}, which is no number"
+        if len(query) != len(queries[0]):
+            length, first = counted(len(query), "number"), len(queries[0])
+            return f"query {number} has {length}, and query 0 has {first:,}"
+    return ""
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.number)
+
+
 def _require_array_of_numbers(values: NDArray[Any]) -> None:
     kind = values.dtype.kind
     if type(values) is not np.ndarray and np.ma.is_masked(values):
@@ -158,7 +182,8 @@ def _as_float32(queries: ArrayLike, dimension: int) -> NDArray[np.float32]:
         with np.errstate(over="ignore"):
             return np.ascontiguousarray(given, dtype=np.float32)
     except (TypeError, ValueError, OverflowError) as error:
-        raise QueryError(f"queries are not numbers of one dimension: {error}") from None
+        why = why_uneven(queries) if isinstance(queries, list | tuple) else ""
+        raise QueryError(f"queries are not numbers of one dimension: {why or error}") from None
 
 
 def _of_arrow(queries: pa.Array | pa.ChunkedArray | pa.Scalar, dimension: int) -> NDArray[Any]:
