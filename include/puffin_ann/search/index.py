@@ -25,6 +25,7 @@ from puffin_ann.search.questions.checks import (
     checked_distance,
     checked_probe,
     checked_width,
+    require_no_effort,
     require_products,
 )
 from puffin_ann.search.questions.question import Question
@@ -75,7 +76,8 @@ class Index(BoundVersion):
             k: neighbours per query.
             columns: columns to fetch for the rows found, by their names in the snapshot; those of a
                 set come sorted.
-            exhaustive: compare every live row; equals brute force.
+            exhaustive: compare every live row; equals brute force. Not with `width` or
+                `probe_partitions`.
             freshness: `exact` also compares live rows that the index does not cover yet;
                 `indexed` leaves them out.
             width: search width in the shard of a query's nearest cell, and the more
@@ -98,11 +100,14 @@ class Index(BoundVersion):
             schema's metadata holds a `SearchReport` as JSON under `puffin_ann`.
 
         Raises:
-            QueryError: a wrong `k`, width, value or shape, a column given twice, fewer than k rows
-                that could be answered, or a condition that cannot be read.
+            QueryError: a wrong `k`, width, value or shape, options that contradict each other, a
+                column given twice, fewer than k rows that could be answered, or a condition that
+                cannot be read.
             ColumnNotFoundError: a column the snapshot does not have.
             StaleIndexError: rows are not in the index, and `stale_policy` is `fail`.
         """
+        if exhaustive:
+            require_no_effort(width, probe_partitions)
         recorder = Recorder() if explain else None
         question = self._question(queries, columns, freshness, stale_policy, allow_fewer)
         width, probe_partitions = checked_width(width), checked_probe(probe_partitions)

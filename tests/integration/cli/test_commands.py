@@ -332,7 +332,7 @@ def test_every_row_nearer_than_a_distance(cli, keyed):
         ((), (None, None, False)),
         (("--width", "7"), (7, None, False)),
         (("--width", "1", "--probe-partitions", "3"), (1, 3, False)),
-        (("--exhaustive", "--width", "7", "--probe-partitions", "1"), (7, 1, True)),
+        (("--exhaustive",), (None, None, True)),
         (("--width", "1048576", "--probe-partitions", str(10**30)), (1 << 20, 10**30, False)),
     ],
 )
@@ -350,6 +350,13 @@ def test_searches_are_as_wide_as_they_are_asked_to_be(
     query = {"--key": "word=w5", "--vector": str(tmp_path / "q.npy")}[how]
     code, _, err = search(cli, how, query, "--k", "60" if how == "--vector" else "59", *options)
     assert (code, seen) == (0, [asked]), err
+
+
+@pytest.mark.parametrize("option", ["--width", "--probe-partitions"])
+def test_a_search_that_compares_every_row_is_not_told_how_hard_to_look(cli, keyed, option):
+    code, _, err = search(cli, "--key", "word=w5", "--exhaustive", option, "3")
+    assert code == 2
+    assert f"give either exhaustive, which compares every row, or {option[2:5]}" in err
 
 
 def test_fewer_partitions_are_fewer_shards_and_all_of_them_all(cli, keyed):

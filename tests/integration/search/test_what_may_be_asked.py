@@ -223,6 +223,8 @@ def test_effort_is_a_whole_number_and_all_cells_are_the_most(words):
         for value in (1.5, True, "3"):
             with pytest.raises(QueryError, match=f"{name} is {value!r}; it must be a whole number"):
                 index.search(QUERY, 3, **{name: value})
+        with pytest.raises(QueryError, match=f"either exhaustive, .*, or {name} "):
+            index.search(QUERY, 3, exhaustive=True, **{name: 3})
     for many in (1, 2):
         queries = np.tile(QUERY, (many, 1))
         all_cells = index.search(queries, 3, probe_partitions=10**30)

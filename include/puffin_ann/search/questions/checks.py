@@ -118,6 +118,21 @@ def checked_probe(probe_partitions: int | None) -> int | None:
     return min(int(probe_partitions), MOST_PROBED)
 
 
+def require_no_effort(width: int | None, probe_partitions: int | None) -> None:
+    """Refuse to be told how hard to look by a search that compares every row.
+
+    Raises:
+        QueryError: names what was given.
+    """
+    for name, value in (("width", width), ("probe_partitions", probe_partitions)):
+        if value is not None:
+            option = name.replace("_", "-")
+            raise QueryError(
+                f"give either exhaustive, which compares every row, or {name} (--{option} on the "
+                "command line), not both"
+            )
+
+
 def _check_effort(name: str, value: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise QueryError(f"{name} is {shown(value)}; it must be a whole number of at least 1")

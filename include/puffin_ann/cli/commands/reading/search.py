@@ -153,6 +153,7 @@ def search(
 
     stages = Stages("load the program")
     from puffin_ann.search.open_index import open_index
+    from puffin_ann.search.questions.checks import require_no_effort
     from puffin_ann.search.row_by_key import vector_of_row
 
     stages.enter("open the index")
@@ -160,6 +161,8 @@ def search(
         raise QueryError("give either --vector FILE or --key COLUMN=VALUE")
     if snapshot is not None and ref is not None:
         raise QueryError("give either --snapshot ID or --ref BRANCH_OR_TAG, not both")
+    if exhaustive:
+        require_no_effort(width, probe_partitions)
     _check_within(
         within,
         k=k,

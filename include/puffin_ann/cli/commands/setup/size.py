@@ -123,6 +123,8 @@ def _declared(parameters: Mapping[str, int | None], **given: Any) -> "IndexDecla
         raise BadInputError(
             f"a build chooses what is fastest for {AUTO!r}; size one of {ALGORITHMS}"
         )
+    if given["algorithm"] not in PARAMETERS:
+        raise BadInputError(f"--algorithm is {given['algorithm']!r}; size one of {ALGORITHMS}")
     named = {name: value for name, value in parameters.items() if value is not None}
     index = {"name": "size", "table": "catalog.namespace.table", "column": "vector"}
     index |= {name: value for name, value in given.items() if value is not None}
