@@ -4,5 +4,5 @@
 Beside them lies what they share: `declarations` and `puffin_files` find what is named, `paths`
 refuses empty names, `queries` reads query vectors, `lease_options`, `spark_session` and `approval`
 are options of commands that write; `output` and `progress` print, `search_answers` what a search
-found.
+found. `variables` finds misspelled settings.
 """

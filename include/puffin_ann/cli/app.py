@@ -33,8 +33,9 @@ from puffin_ann.cli.commands.upkeep.clean import clean
 from puffin_ann.cli.commands.upkeep.drop import drop
 from puffin_ann.cli.commands.upkeep.gather import gather
 from puffin_ann.cli.commands.upkeep.rename import rename
-from puffin_ann.cli.output import errors_to, output_arriving
+from puffin_ann.cli.output import errors_to, output_arriving, warn
 from puffin_ann.cli.spark_session import is_for_terminal
+from puffin_ann.cli.variables import misspelled_settings
 from puffin_ann.errors import PuffinAnnError
 from puffin_ann.redaction import REDACTION, redact
 from puffin_ann.terminal import LiteralFormatter, printable
@@ -126,6 +127,8 @@ def options(
         handler.addFilter(REDACTION)  # what others log, too
     # Whoever waits for a kernel that is compiled is told so.
     logging.getLogger("puffin_ann.kernels").setLevel(logging.WARNING)
+    for name, meant in misspelled_settings().items():
+        warn(f"{name} sets nothing; did you mean {meant}?")
     if verbose:
         logging.getLogger("puffin_ann").setLevel(logging.INFO)
 

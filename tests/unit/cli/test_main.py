@@ -14,9 +14,12 @@ from puffin_ann import errors
 from puffin_ann.cli import app as application
 from puffin_ann.cli import interrupts, main
 from puffin_ann.cli.progress import PUBLISH, steps
+from puffin_ann.cli.variables import misspelled_settings
 from puffin_ann.errors import ConflictError
 from puffin_ann.lifecycle.runs import in_process
 from tests.support.paths import ROOT
+
+HERE = "tests/unit/cli/test_main.py"
 
 
 def test_the_help_and_the_runbook_tell_every_exit_code():
@@ -64,6 +67,35 @@ def test_options_are_refused_in_words_of_the_program(arguments, told):
     option = arguments.split()[-2]
     assert done.exit_code == 2
     assert done.output.splitlines()[-1] == f"Error: Invalid value for '{option}': {told}"
+
+
+SIZED = ["size", "--rows", "9", "--dim", "9", "--json"]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("PUFFIN_ANN_CACHEDIR", "PUFFIN_ANN_CACHE_DIR"),
+        ("puffin_ann_thread", "PUFFIN_ANN_THREADS"),
+        ("PUFFIN_ANN_DECLARATIONS", "PUFFIN_ANN_DECLARATIONS_DIR"),
+    ],
+)
+def test_a_misspelled_setting_is_warned_of_once(monkeypatch, name, meant):
+    monkeypatch.setenv(name, "/x")
+    done = CliRunner().invoke(application.app, SIZED)
+    assert done.exit_code == 0
+    assert done.stderr == f"warning: {name} sets nothing; did you mean {meant}?\n"
+
+
+def test_no_variable_of_ours_is_warned_of(monkeypatch):
+    named = re.compile(r"\b_?PUFFIN_ANN_[A-Z_]*[A-Z]\b")
+    listed = ["git", "grep", "-hoE", named.pattern, "--", ".", ":!CHANGELOG.md", f":!{HERE}"]
+    told = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    variables = set(told.split())
+    assert {"PUFFIN_ANN_KERNELS_DIR", "_PUFFIN_ANN_DAEMON_AHEAD"} <= variables
+    for name in variables:
+        monkeypatch.setenv(name, "")
+    assert misspelled_settings() == {}
 
 
 @pytest.mark.parametrize("module", ["puffin_ann", "puffin_ann.cli.main"])
