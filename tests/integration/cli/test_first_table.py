@@ -254,3 +254,11 @@ def test_a_key_that_was_mistyped_leaves_nothing_in_the_way_of_the_right_one(tmp_
     pq.write_table(pa.table({"id": range(ROWS), "v": list(vectors())}), tmp_path / "tiny.parquet")
     assert "did you mean 'id'" in quickstart("tiny.parquet", "--key", "idd", code=3).stderr
     assert "key: id " in quickstart("tiny.parquet", "--key", "id").stdout
+
+
+def test_a_file_of_pyicebergs_beside_it_that_cannot_be_read_is_nothing_to_quickstart(
+    tmp_path, quickstart
+):
+    (tmp_path / ".pyiceberg.yaml").write_text("catalog: [\n")
+    pq.write_table(pa.table({"id": range(ROWS), "v": list(vectors())}), tmp_path / "tiny.parquet")
+    assert "nearest to id=0" in quickstart("tiny.parquet").stdout

@@ -12,6 +12,7 @@ from puffin_ann.cli.output import console, say
 from puffin_ann.cli.paths import named_path
 from puffin_ann.cli.progress import steps
 from puffin_ann.errors import BadInputError, EnvironmentProblemError
+from puffin_ann.imports.pyiceberg_configuration import FILE
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -86,11 +87,15 @@ def quickstart(
 
 def _make_catalog(folder: Path) -> None:
     """Make a catalog, and point this process at it before PyIceberg is imported, which reads it."""
-    from puffin_ann.lake.catalog.embedded import create_embedded
-
     os.environ["PYICEBERG_HOME"] = str(folder)
     os.environ["PUFFIN_ANN_DECLARATIONS_DIR"] = str(folder / "indexes")
     try:
+        folder.mkdir(parents=True, exist_ok=True)
+        described = folder / FILE
+        if not described.exists():  # else another would be read, which may be for nothing here
+            described.write_text("catalog:\n")
+        from puffin_ann.lake.catalog.embedded import create_embedded
+
         create_embedded(folder, CATALOG)
     except OSError as error:
         raise EnvironmentProblemError(
