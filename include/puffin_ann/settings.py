@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from puffin_ann import private_folders
 from puffin_ann.errors import BadInputError, CacheUnusableError, UnsafeFolderError
 from puffin_ann.kernel_cache.simd_levels import SimdLevel, best_level
+from puffin_ann.refusals import refusal_in_words
 from puffin_ann.version import __version__
 
 log = logging.getLogger("puffin_ann")
@@ -242,8 +243,8 @@ def settings() -> Settings:
         return Settings()
     except ValidationError as error:
         found = error.errors()[0]
-        name = f"PUFFIN_ANN_{found['loc'][0]}".upper()
-        raise BadInputError(f"{name}={found['input']!r} is not allowed: {found['msg']}") from None
+        name, told = f"{PREFIX}{found['loc'][0]}".upper(), refusal_in_words(found)
+        raise BadInputError(f"{name}={found['input']!r} is not allowed: {told}") from None
 
 
 def configure_numba() -> None:

@@ -179,7 +179,7 @@ def test_settings_are_read_from_the_environment_and_checked(monkeypatch):
 
 def test_a_value_that_is_not_allowed_is_named_by_its_variable(fresh, monkeypatch):
     monkeypatch.setenv("PUFFIN_ANN_SIMD", "sse")
-    with pytest.raises(BadInputError, match="PUFFIN_ANN_SIMD='sse' is not allowed"):
+    with pytest.raises(BadInputError, match="PUFFIN_ANN_SIMD='sse' is not allowed: it should be "):
         settings()
 
 

@@ -38,6 +38,7 @@ from puffin_ann.cli.spark_session import is_for_terminal
 from puffin_ann.cli.variables import misspelled_settings
 from puffin_ann.errors import PuffinAnnError
 from puffin_ann.redaction import REDACTION, redact
+from puffin_ann.refusals import refusal_in_words
 from puffin_ann.terminal import LiteralFormatter, printable
 from puffin_ann.version import __version__
 
@@ -54,11 +55,9 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
         except typer.BadParameter as error:
             if isinstance(error.__cause__, ValidationError):
-                from puffin_ann.declaration import in_words
-
                 (found, *_) = error.__cause__.errors()
                 value = "" if found["type"] == "value_error" else f"{found['input']!r}: "
-                error.message = value + in_words(found).rstrip(".")
+                error.message = value + refusal_in_words(found).rstrip(".")
             raise
 
 

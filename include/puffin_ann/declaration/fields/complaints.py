@@ -11,6 +11,7 @@ from puffin_ann.declaration.fields.options import DURATION, POSITIVE_DURATION
 from puffin_ann.declaration.fields.spark import LISTED, VARIABLE
 from puffin_ann.mistyped import meant
 from puffin_ann.redaction import is_secret_name
+from puffin_ann.refusals import refusal_in_words
 
 LONGEST_SHOWN = 200
 """Characters of a refused value that an error repeats."""
@@ -24,20 +25,6 @@ _OF_PATTERNS = {
     VARIABLE: "it should be the name of a variable: letters, digits and '_', no digit first",
     LISTED: "it should be one entry, without a comma",
 }
-_OF_TYPES = {
-    "int_type": "it should be a whole number",
-    "int_parsing": "it should be a whole number",
-    "int_from_float": "it should be a whole number",
-    "float_type": "it should be a number",
-    "float_parsing": "it should be a number",
-    "bool_type": "it should be true or false",
-    "bool_parsing": "it should be true or false",
-    "string_type": "it should be text",
-    "tuple_type": "it should be a list",
-    "list_type": "it should be a list",
-    "dict_type": "it should be a mapping",
-    "model_type": "it should be a mapping of fields",
-}
 
 
 def in_words(item: ErrorDetails) -> str:
@@ -46,8 +33,7 @@ def in_words(item: ErrorDetails) -> str:
         known = _OF_PATTERNS.get(item["ctx"]["pattern"])
         if known:
             return known
-    told = _OF_TYPES.get(item["type"]) or item["msg"].removeprefix("Value error, ")
-    return told.replace("Input should", "it should").replace("String should", "it should")
+    return refusal_in_words(item)
 
 
 def complaints_of(
