@@ -7,6 +7,7 @@ import typer
 
 from puffin_ann.cli.declarations import KeyColumn, Metric, VectorColumn
 from puffin_ann.cli.output import TableName, say
+from puffin_ann.cli.paths import named_path
 
 
 def init(
@@ -20,10 +21,10 @@ def init(
     to: Annotated[
         Path | None,
         typer.Option(
+            parser=named_path,
             metavar="FILE",
             help="A new file, or - for the output.  [default: <name>.yaml in the folder of "
             "declarations]",
-            allow_dash=True,
         ),
     ] = None,
 ) -> None:
