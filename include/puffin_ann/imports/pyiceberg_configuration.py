@@ -5,6 +5,7 @@ with an error that does not name the file.
 """
 
 import os
+import re
 from importlib import import_module
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from puffin_ann.errors import CatalogUnavailableError
 from puffin_ann.redaction import shown_cause
 
 FILE = ".pyiceberg.yaml"
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 LOOKS_LIKE = (
     "write one setting a line, indented by spaces: 'catalog:', below it the catalog's name as in "
@@ -49,10 +52,12 @@ def unreadable(error: Exception) -> CatalogUnavailableError:
         wrong = _wrong_with(file)
         if wrong:
             return CatalogUnavailableError(f"{file}{wrong}")
-    said = " ".join(str(error).split())
+    # What PyIceberg says has values in it, of which one may be a password.
+    said = type(error).__name__
+    if "Incompatible" in str(error):
+        said = "a name has one value in one place, and settings below it in another"
     return CatalogUnavailableError(
-        f"PyIceberg cannot use its configuration, {where_it_is()}: {said or type(error).__name__}; "
-        "correct what it names"
+        f"PyIceberg cannot use its configuration, {where_it_is()}: {said}; correct them"
     )
 
 
@@ -61,7 +66,11 @@ def _wrong_with(file: Path) -> str:
     import strictyaml  # type: ignore[import-untyped]  # in which PyIceberg has it
 
     try:
-        found = strictyaml.load(file.read_text(encoding="utf-8")).data
+        text = file.read_text(encoding="utf-8")
+        if control := _CONTROL.search(text):
+            line = text.count("\n", 0, control.start()) + 1
+            return f", line {line}, holds a character that is no text; write the line anew"
+        found = strictyaml.load(text).data
     except (OSError, UnicodeDecodeError) as error:
         said = getattr(error, "strerror", None) or "it is not text in UTF-8"
         return f" cannot be read: {said}; mend it, or have PYICEBERG_HOME name another folder"
@@ -81,6 +90,8 @@ def _said_by(error: Exception) -> str:
     kind, said = type(error).__name__, getattr(error, "problem", None)
     if kind == "FlowMappingDisallowed":
         return "PyIceberg takes no settings in brackets or braces"
+    if "alias" in str(said):  # which is the value, and may be a password
+        return "a value that begins with * has to stand in quotes"
     return " ".join(str(said or kind).split())
 
 

@@ -219,7 +219,9 @@ def answer_table(
         reader = ColumnReader(table, columns, schema)
         there, fetched = np.zeros(len(query), np.bool_), None
         if kept is not None:
-            there, fetched = kept(select(table, columns, schema).fields)
+            fields_asked = select(table, columns, schema).fields
+            there, fetched = kept(fields_asked)
+            fetched = _with_required(fetched, fields_asked)
         if fetched is None or not there.all():
             rest = _read(reader, files, sizes, keys[:, ~there])
             fetched = rest if fetched is None else _in_order(there, fetched, rest)
@@ -241,6 +243,14 @@ def _read(
     found, numbers = np.unique(keys[0], return_inverse=True)
     named = zip(files.at(found).to_pylist(), sizes[found].tolist(), strict=True)
     return reader.rows(list(starmap(DataFile, named)), numbers, keys[1], keys[2])
+
+
+def _with_required(found: pa.Table, fields: Sequence[NestedField]) -> pa.Table:
+    """Return columns as the table has them: no value of some may be null."""
+    if not any(field.required for field in fields):
+        return found
+    pairs = zip(found.schema, fields, strict=True)
+    return found.cast(pa.schema([one.with_nullable(not field.required) for one, field in pairs]))
 
 
 def _in_order(there: NDArray[np.bool_], those: pa.Table, others: pa.Table) -> pa.Table:

@@ -175,7 +175,8 @@ def _read_all(
     reader = ColumnReader(workspace.table, [field.name for field in fields])
     files = _files(workspace)
     batches = (order[start : start + BATCH_ROWS] for start in range(0, len(order), BATCH_ROWS))
-    return pa.concat_tables([_read(reader, files, rows, batch) for batch in batches])
+    read = pa.concat_tables([_read(reader, files, rows, batch) for batch in batches])
+    return read.cast(_schema(fields))  # of rows in no file even required columns are null
 
 
 def _read(

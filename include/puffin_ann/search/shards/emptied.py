@@ -56,10 +56,10 @@ class EmptiedCells:
             return False
         with self._lock:
             new = [number for number in list(shards) if number not in self._noted]
-            self._noted.update(new)
             changed = [self._count(number, shards[number]) for number in new]
             if any(changed):
                 self.left = self._every.copy()
+            self._noted.update(new)  # last: until then others wait for what is left
         return any(changed)
 
     def _count(self, number: int, shard: SnapshotShard) -> bool:
@@ -77,7 +77,7 @@ class EmptiedCells:
         if deleted is not None and len(runs.cells):
             gone = np.add.reduceat(deleted, starts[:-1], dtype=np.int64)
             live -= np.bincount(runs.cells, gone, minlength=count)[:count]
-        is_small = rows < SMALL * rows[owned].mean()
+        is_small = rows <= SMALL * rows[owned].mean()
         once = np.maximum(rows, np.where(is_small, self._cells.rows, 0))
         left = (live / np.maximum(once, 1.0)).astype(np.float32)
         left[once == 0] = 1.0

@@ -398,3 +398,40 @@ def test_other_columns_to_include_build_the_index_again_and_the_plan_says_so(ite
         ]
         == 6
     )
+
+
+@pytest.mark.parametrize("include", [["price"], ["word"], ["id", "word", "price"]], ids=str)
+def test_columns_that_may_not_be_null_are_kept_and_answered(catalog, include):
+    """What the index has of them was of another type than what the table has, and met with it."""
+    listed = ListType(element_id=9, element_type=FloatType(), element_required=False)
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "word", StringType(), required=True),
+        NestedField(3, "embedding", listed, required=False),
+        NestedField(4, "price", DoubleType(), required=False),
+    )
+    table = catalog.create_table("demo.words", schema=schema)
+    rows = priced(range(120)).select(["id", "word", "embedding", "price"])
+    fields = [pa.field(one.name, one.type, one.name not in ("id", "word")) for one in rows.schema]
+    rows = rows.cast(pa.schema(fields))
+    table.append(rows.slice(0, 100))
+    declared = builds.declaration(include=include, key="id")
+    builds.build(declared, "build")
+    for changed in (False, True):
+        if changed:
+            table.append(rows.slice(100))
+            refresh_in_process(declared, run_id="refresh")
+        index = open_index(table.refresh(), builds.INDEX)
+        count = 120 if changed else 100
+        for columns in (["id"], ["word", "id"], ["price"], ["id", "word", "price"]):
+            found = index.search(QUERIES[:1], count, columns=columns)
+            assert [found.schema.field(name).nullable for name in columns] == [
+                schema.find_field(name).optional for name in columns
+            ]
+            expected = rows.slice(0, count).select(columns).to_pylist()
+            assert sorted(found.select(columns).to_pylist(), key=str) == sorted(expected, key=str)
+        asked = index.search(QUERIES[:1], 200, columns=["id"], where="price > 3", allow_fewer=True)
+        expected = {
+            row["id"] for row in rows.slice(0, count).to_pylist() if (row["price"] or 0) > 3
+        }
+        assert set(asked["id"].to_pylist()) == expected

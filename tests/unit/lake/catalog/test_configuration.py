@@ -103,6 +103,11 @@ def wrong_with(tmp_path, monkeypatch):
         ("catalog:\n\tlake:\n", ", line 2, cannot be read: found character '\\t'"),
         ("catalog:\n  a:\n    uri: x\n  a:\n", ", line 4, cannot be read: Duplicate key 'a'"),
         ("catalog:\n  a:\n    uri: 'x\n", ", line 4, cannot be read: found unexpected end"),
+        (
+            "catalog:\n  a:\n    token: *secret\n",
+            ", line 3, cannot be read: a value that begins with *",
+        ),
+        ("catalog:\n  a:\n    uri: \0x\n", ", line 3, holds a character that is no text"),
         ("- a\n", " holds no settings"),
         ("# later\n", " holds no settings"),
         ("", " holds no settings"),
@@ -111,6 +116,20 @@ def wrong_with(tmp_path, monkeypatch):
 )
 def test_what_is_wrong_with_a_file_is_told(text, told, wrong_with):
     assert wrong_with(text.encode("latin-1")).startswith(told)
+
+
+def test_no_value_is_told_of_a_configuration_that_contradicts_itself(
+    wrong_with, tmp_path, monkeypatch
+):
+    assert "secret" not in wrong_with(b"catalog:\n  a:\n    token: *secret\n")
+    monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("PYICEBERG_CATALOG__A", "x")
+    monkeypatch.setenv("PYICEBERG_CATALOG__A__TOKEN", "secret")
+    with pytest.raises(ValueError, match="secret") as caught:
+        Config()
+    told = str(unreadable(caught.value))
+    assert "secret" not in told
+    assert "a name has one value in one place, and settings below it in another" in told
 
 
 def test_what_a_file_may_look_like_is_told(wrong_with):
