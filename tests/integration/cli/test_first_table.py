@@ -204,7 +204,7 @@ def test_a_declaration_among_those_of_the_checkout_is_told_to_be_there(
 @pytest.mark.parametrize(
     ("key", "code", "told"),
     [
-        ("wrd", 3, "--key: test.demo.words has no top-level column 'wrd'; did you mean 'word'?"),
+        ("wrd", 3, "--key: test.demo.words has no top-level column 'wrd' (did you mean 'word'?)"),
         ("", 3, "has no top-level column ''; it has: "),
         ("embedding", 2, "--key: column 'embedding' of test.demo.words is of type list<float>"),
     ],

@@ -386,8 +386,7 @@ def _neighbours(catalog: Catalog, identifier: str) -> str:
         tables = sorted(found[-1] for found in catalog.list_tables(namespace))
     except Exception:
         return f"nor a namespace {namespace!r}"
-    told = f"{meant(wanted, tables)}; namespace {namespace!r} has: {_some(tables)}"
-    return told.removeprefix("; ")
+    return f"namespace {namespace!r} has: {_some(tables)}{meant(wanted, tables)}"
 
 
 def _some(names: list[str]) -> str:

@@ -372,7 +372,7 @@ def test_the_table_answers_for_values_that_are_damaged_and_the_damage_is_told(it
     ("include", "says"),
     [
         (["tags"], "'tags' of test.demo.words is of type list<string>"),
-        (["prize"], "no top-level column 'prize'; did you mean 'price'"),
+        (["prize"], "no top-level column 'prize' (did you mean 'price'"),
         (["name"], "it is called 'word' now"),
     ],
 )

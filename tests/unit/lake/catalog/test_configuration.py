@@ -187,7 +187,7 @@ def test_the_catalog_that_was_probably_meant_is_told(describe):
     with pytest.raises(CatalogUnavailableError) as caught:
         load_table("lak.a.b")
     assert "'lak' is not configured" in str(caught.value)
-    assert caught.value.aside == "did you mean 'lake'?; configured are: lake, other"
+    assert caught.value.aside == "configured are: lake, other (did you mean 'lake'?)"
 
 
 def test_a_class_that_is_not_there_is_told(describe):
