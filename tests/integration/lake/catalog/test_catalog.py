@@ -95,7 +95,7 @@ def test_a_missing_table_is_told_with_its_neighbours_only_to_whoever_asked(
     tables.create(configured)
     with pytest.raises(TableNotFoundError, match=r"demo\.word'$") as caught:
         load_table("lake.demo.word")
-    assert caught.value.aside == "namespace 'demo' has: words"
+    assert caught.value.aside == "namespace 'demo' has: words (did you mean 'words'?)"
 
 
 def test_a_missing_namespace_is_told_too(configured: SqlCatalog) -> None:
