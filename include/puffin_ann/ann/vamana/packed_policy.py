@@ -81,6 +81,8 @@ def open_or_make(
         if shutil.disk_usage(folder).free < 2 * needed:
             return None
         return _made(folder, linked(), threads, forced)
+    except FileNotFoundError:  # the process ends, and what removes its temporary folders was first
+        return None
     except OSError as error:
         log.warning("%s: searched without records: %s", folder, error)
         return None

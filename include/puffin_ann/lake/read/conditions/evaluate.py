@@ -76,10 +76,11 @@ def _stored(column: Column) -> Column:
     return column.storage
 
 
-def _compared(compare: Any) -> Callable[[Column, tuple[Any, ...]], Column]:
+def _compared(name: str) -> Callable[[Column, tuple[Any, ...]], Column]:
     def ask(column: Column, values: tuple[Any, ...]) -> Column:
         (value,) = values
-        return compare(column, pa.scalar(value, column.type))
+        # By name: Arrow's functions are imported when first used, not when this module is.
+        return getattr(pc, name)(column, pa.scalar(value, column.type))
 
     return ask
 
@@ -104,10 +105,10 @@ def _starts(column: Column, values: tuple[Any, ...]) -> Column:
 _ASKED: dict[Op, Callable[[Column, tuple[Any, ...]], Column]] = {
     Op.IN: _is_in,
     Op.NOT_IN: _is_not_in,
-    Op.LESS: _compared(pc.less),
-    Op.AT_MOST: _compared(pc.less_equal),
-    Op.MORE: _compared(pc.greater),
-    Op.AT_LEAST: _compared(pc.greater_equal),
+    Op.LESS: _compared("less"),
+    Op.AT_MOST: _compared("less_equal"),
+    Op.MORE: _compared("greater"),
+    Op.AT_LEAST: _compared("greater_equal"),
     Op.IS_NULL: lambda column, _: pc.is_null(column),
     Op.NOT_NULL: lambda column, _: pc.is_valid(column),
     Op.IS_NAN: lambda column, _: pc.is_nan(column),
