@@ -12,17 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.core import blas
 from puffin_ann.ann.core.metrics import Metric
+from puffin_ann.ann.exact import brute_force
 from puffin_ann.ann.graph.arguments import Adjacency
 
 INSIDE = 7 / 8
 """Share of a deleted row's neighbours that are deleted, too, from which on it lies within others:
 of rows deleted here and there, hardly one has so many."""
-MOST, ROWS_EACH = 128, 16
-"""Rows kept in mind, at most, and for how many each of them stands where they are fewer."""
-ROUNDING = 1e-4
-"""How far products in float32 may be off, for each unit of the squares."""
+MOST, ROWS_EACH = 32, 16
+"""Rows kept in mind, at most, and for how many each of them stands where they are fewer: to compare
+a query with those takes a twentieth of a search."""
 PART = 65_536
 """Rows looked at together."""
 
@@ -34,17 +33,20 @@ class Hollows:
     Attributes:
         vectors: `(s, d) float32`, theirs.
         each: rows from within clusters that one of them stands for.
+        near: distance of a live row, from which on a query may lie within: these rows have none
+            nearer.
     """
 
     vectors: NDArray[np.float32]
     each: float
+    near: float
 
     def hold(
         self,
         metric: Metric,
         queries: NDArray[np.float32],
         nearest: NDArray[np.float32],
-        kept: NDArray[np.int64],
+        kept: NDArray[np.int64] | int,
     ) -> NDArray[np.bool_]:
         """Tell of which queries as many of the rows within are nearer as candidates are kept.
 
@@ -52,43 +54,27 @@ class Hollows:
             metric: of the graph.
             queries: `(q, d) float32`.
             nearest: `(q,) float32`, distance of the nearest live row that was found of each.
-            kept: `(q,) int64`, candidates.
+            kept: candidates, of each or of all.
         """
-        nearer = np.count_nonzero(self._may_be_nearer(metric, queries, nearest), axis=1)
-        found: NDArray[np.bool_] = (nearer > 0) & (nearer * self.each >= kept)
-        if found.any():  # by distances that do not depend on how many queries come together
-            asked = np.flatnonzero(found)
-            apart = metric.distances(queries[asked], self.vectors)
-            nearer = np.count_nonzero(apart < nearest[asked, None], axis=1)
-            found[asked] = (nearer > 0) & (nearer * self.each >= kept[asked])
+        found = nearest >= self.near
+        if found.any():
+            apart = metric.distances(queries[found], self.vectors)
+            nearer = np.count_nonzero(apart < nearest[found, None], axis=1)
+            wanted = kept if isinstance(kept, int) else kept[found]
+            found[found] = (nearer > 0) & (nearer * self.each >= wanted)
         return found
-
-    def _may_be_nearer(
-        self, metric: Metric, queries: NDArray[np.float32], nearest: NDArray[np.float32]
-    ) -> NDArray[np.bool_]:
-        """Return (q, s) bool: False only where a row is farther than the nearest found."""
-        ours = np.einsum("ij,ij->i", queries, queries, dtype=np.float64)[:, None]
-        theirs = np.einsum("ij,ij->i", self.vectors, self.vectors, dtype=np.float64)
-        limit = nearest.astype(np.float64)[:, None]
-        with blas.single_thread(), np.errstate(over="ignore", invalid="ignore"):
-            products = queries @ self.vectors.T
-            if metric.name == "l2":
-                least = (ours + theirs - limit * limit) / 2 - ROUNDING * (ours + theirs)
-            else:
-                lengths = np.sqrt(ours * theirs)
-                least = -limit if metric.name == "ip" else (1 - limit) * lengths
-                least = least - ROUNDING * lengths
-        # What left the numbers that floats hold is looked at.
-        may: NDArray[np.bool_] = ~(products < least)
-        return may
 
 
 def find(
-    vectors: NDArray[np.float32], graph: Adjacency, deleted: NDArray[np.uint8]
+    metric: Metric,
+    vectors: NDArray[np.float32],
+    graph: Adjacency,
+    deleted: NDArray[np.uint8],
 ) -> Hollows | None:
     """Find rows from within clusters of deleted ones; None if there are none.
 
     Args:
+        metric: of the graph.
         vectors: `(n, d) float32`, as stored.
         graph: of these rows, in which deleted ones have the neighbours that they had.
         deleted: `(n,) uint8`, non-zero for deleted rows.
@@ -106,4 +92,6 @@ def find(
         return None
     count = min(len(rows), MOST, max(1, len(rows) // ROWS_EACH))
     chosen = np.sort(np.random.default_rng(len(rows)).choice(rows, count, replace=False))
-    return Hollows(np.array(vectors[chosen]), len(rows) / count)
+    within = np.array(vectors[chosen])
+    _, apart = brute_force.search(within, vectors, 1, metric.name, allowed=deleted == 0)
+    return Hollows(within, len(rows) / count, float(apart.min()))

@@ -92,7 +92,8 @@ class Searcher:
         if self.answering.metric.name == "ip":  # measured by products, which no pruning is for
             return None
         chosen = choose(Space(*self._space), self._adjacency, deleted, PAST)
-        within = hollows.find(self.answering.vectors, self._adjacency, deleted)
+        answering = self.answering
+        within = hollows.find(answering.metric, answering.vectors, self._adjacency, deleted)
         return Past(to_fields(chosen), within)
 
     def _run(self, batch: QueryBatch, stamp: Whole, past: Fields | None) -> Whole:

@@ -58,8 +58,9 @@ class Alone:
         if found < k:
             return None
         if past is not None and past.hollows is not None:
-            kept = np.array([max(wide, k)])
-            if past.hollows.hold(answering.metric, query, distances[0, :, 0], kept)[0]:
+            hollows, nearest = past.hollows, distances[0, :, 0]
+            is_near = nearest[0] < hollows.near
+            if not is_near and hollows.hold(answering.metric, query, nearest, max(wide, k))[0]:
                 return None
         return ids[0], distances[0]
 

@@ -232,7 +232,7 @@ class Searcher:
             return None
         adjacency = Adjacency(neighbours, linked.degrees, linked.entry)
         chosen = choose(_to_space(space), adjacency, deleted, PAST)
-        within = hollows.find(linked.vectors, adjacency, deleted)
+        within = hollows.find(self.answering.metric, linked.vectors, adjacency, deleted)
         if linked.metric == "ip":
             from puffin_ann.ann.vamana import product_edges  # few searches choose lists
 

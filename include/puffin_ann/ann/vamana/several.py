@@ -93,8 +93,7 @@ class Several:
         """
         if not self._hollows:
             return False
-        every = np.full(len(queries), kept)
-        return any(one.hold(metric, queries, nearest, every).any() for one in self._hollows)
+        return any(one.hold(metric, queries, nearest, kept).any() for one in self._hollows)
 
     def take(self) -> "Stamps":
         """Return marks that are this thread's until they are given back."""
