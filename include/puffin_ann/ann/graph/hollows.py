@@ -22,6 +22,9 @@ of rows deleted here and there, hardly one has so many."""
 MOST, ROWS_EACH = 32, 16
 """Rows kept in mind, at most, and for how many each of them stands where they are fewer: to compare
 a query with those takes a twentieth of a search."""
+NEARER, TIMES = 3, 4
+"""Of the rows kept in mind so many have to be nearer, and to stand for so many times as many as
+candidates are kept: then the query lies deep among deleted rows."""
 PART = 65_536
 """Rows looked at together."""
 
@@ -48,7 +51,7 @@ class Hollows:
         nearest: NDArray[np.float32],
         kept: NDArray[np.int64] | int,
     ) -> NDArray[np.bool_]:
-        """Tell of which queries as many of the rows within are nearer as candidates are kept.
+        """Tell of which queries far more of the rows within are nearer than candidates are kept.
 
         Args:
             metric: of the graph.
@@ -61,7 +64,8 @@ class Hollows:
             apart = metric.distances(queries[found], self.vectors)
             nearer = np.count_nonzero(apart < nearest[found, None], axis=1)
             wanted = kept if isinstance(kept, int) else kept[found]
-            found[found] = (nearer > 0) & (nearer * self.each >= wanted)
+            least = min(NEARER, len(self.vectors))
+            found[found] = (nearer >= least) & (nearer * self.each >= TIMES * wanted)
         return found
 
 
