@@ -59,7 +59,10 @@ class Hollows:
             nearest: `(q,) float32`, distance of the nearest live row that was found of each.
             kept: candidates, of each or of all.
         """
-        found = nearest >= self.near
+        if len(queries) == 1:
+            most = kept if isinstance(kept, int) else int(kept[0])
+            return np.array([self.hold_one(metric, queries, float(nearest[0]), most)])
+        found: NDArray[np.bool_] = nearest >= self.near
         if found.any():
             apart = metric.distances(queries[found], self.vectors)
             nearer = np.count_nonzero(apart < nearest[found, None], axis=1)
@@ -67,6 +70,16 @@ class Hollows:
             least = min(NEARER, len(self.vectors))
             found[found] = (nearer >= least) & (nearer * self.each >= TIMES * wanted)
         return found
+
+    def hold_one(
+        self, metric: Metric, query: NDArray[np.float32], nearest: float, kept: int
+    ) -> bool:
+        """Tell the same of one query, `(1, d) float32`, in as few steps as can be."""
+        if nearest < self.near:
+            return False
+        nearer = np.count_nonzero(metric.distances(query, self.vectors) < nearest)
+        least = min(NEARER, len(self.vectors))
+        return bool(nearer >= least and nearer * self.each >= TIMES * kept)
 
 
 def find(

@@ -58,9 +58,8 @@ class Alone:
         if found < k:
             return None
         if past is not None and past.hollows is not None:
-            hollows, nearest = past.hollows, distances[0, :, 0]
-            is_near = nearest[0] < hollows.near
-            if not is_near and hollows.hold(answering.metric, query, nearest, max(wide, k))[0]:
+            nearest = float(distances[0, 0, 0])
+            if past.hollows.hold_one(answering.metric, query, nearest, max(wide, k)):
                 return None
         return ids[0], distances[0]
 
