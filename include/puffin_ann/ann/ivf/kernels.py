@@ -13,6 +13,7 @@ from puffin_ann.ann.ivf.kernels_coded import ask_for, padded, refine_by_bytes
 from puffin_ann.ann.ivf.kernels_lists import (
     TILE,
     TOGETHER,
+    all_in_order,
     has_rows,
     key_of,
     leave_out_empty,
@@ -20,10 +21,10 @@ from puffin_ann.ann.ivf.kernels_lists import (
     nearest_first,
     prepare,
     score_of,
-    select,
 )
 from puffin_ann.ann.simd.fastscan import BLOCK, GROUP, GROUP_BYTES, block_sums, quantise_tables
 from puffin_ann.ann.simd.kernels_distance import COSINE, L2, distance, dot
+from puffin_ann.ann.simd.kernels_order import MOST_RANKED, in_order, select
 from puffin_ann.ann.simd.vectors import (
     F32X16,
     fill_of,
@@ -117,16 +118,19 @@ class Effort(NamedTuple):
 
 
 class _Scratch(NamedTuple):
-    """Memory of one call; `found` holds the candidates of a query."""
+    """Memory of one call; `keys` holds the lists of a query, and `found` its candidates."""
 
     moved: NDArray[np.float32]
     floats: NDArray[np.float32]
     tables: NDArray[np.uint8]
     sums: NDArray[np.float32]
+    least: NDArray[np.float32]
+    keys: NDArray[np.uint64]
+    spare: NDArray[np.uint64]
     found: NDArray[np.uint64]
 
 
-@inlined
+@kernel()
 def _scan_list(  # type: ignore[no-untyped-def]
     ivf, name, base, scale, limit, excluded, keep, groups, scratch, count
 ):
@@ -156,7 +160,10 @@ def _scan_list(  # type: ignore[no-untyped-def]
             if count > room:
                 select(found, count, keep)
                 count = keep
-                limit = score_of(found[:keep].max())
+                greatest = found[0]
+                for j in range(U64(keep)):
+                    greatest = max(greatest, found[j])
+                limit = score_of(greatest)
     return count, limit
 
 
@@ -215,13 +222,15 @@ def _within_reach(effort, query, at, dimension, keys, most):  # type: ignore[no-
 
 
 @inlined
-def _scan(ivf, query, at, keys, effort, excluded, groups, scratch):  # type: ignore[no-untyped-def]
+def _scan(ivf, query, at, scores, scores_at, effort, excluded, groups, scratch):  # type: ignore[no-untyped-def]
     """Leave the best rows of the nearest lists in `found`; return how many."""
+    keys = scratch.keys
     refined = effort.refined
     lists, most = ivf.lists, _sorted_lists(effort, ivf.lists)
     if has_rows(ivf, keys[0] & _LOW, excluded):
         probes = _within_reach(effort, query, at, len(ivf.origin), keys, most)
     else:
+        all_in_order(scores, scores_at, lists, keys)
         lists = most = leave_out_empty(ivf, keys, excluded)
         probes, refined = effort.among * effort.probes, effort.among * refined
     centroids, dimension, offsets = ivf.centroids, len(ivf.origin), ivf.offsets
@@ -235,7 +244,7 @@ def _scan(ivf, query, at, keys, effort, excluded, groups, scratch):  # type: ign
     held, limit, done = 0, FAR, 0
     while done < lists and (done < probes or held < refined):
         if done == most:
-            keys[most:lists].sort()
+            all_in_order(scores, scores_at, lists, keys)
         name = keys[done] & _LOW
         base = score_of(keys[done]) + shift
         done += 1
@@ -308,14 +317,14 @@ def _likely(found, count, k):  # type: ignore[no-untyped-def]
 
 
 @kernel(allocates=True)
-def _answer(rows, queries, i, square, found, best, ids, distances):  # type: ignore[no-untyped-def]
+def _answer(rows, queries, i, square, found, best, spare, ids, distances):  # type: ignore[no-untyped-def]
     """Write the k nearest of the best candidates by their exact distances; return how many."""
     k = len(ids)
     for j in range(best):
         row = found[j] & _LOW
         exact = distance(rows.metric, queries, i, square, rows.vectors, row)
         found[j] = key_of(exact + F32(0), row)
-    found[:best].sort()
+    in_order(found, best, spare)
     there = min(best, k)
     for j in range(there):
         ids[j] = I64(found[j] & _LOW)
@@ -362,13 +371,16 @@ def search(
     prepared = np.zeros(TOGETHER * stride, np.float32)
     squares = np.zeros(TOGETHER)
     scores = np.empty(TOGETHER * room, np.float32)
-    keys = np.empty(room, np.uint64)
     found = np.empty(2 * effort.among * effort.refined + 2 * BLOCK, np.uint64)
+    spare = np.empty(MOST_RANKED, np.uint64)
     scratch = _Scratch(
         np.zeros(stride, np.float32),
         np.empty(16 * count, np.float32),
         np.zeros(groups * GROUP_BYTES, np.uint8),
         np.empty(BLOCK, np.float32),
+        np.empty(TILE, np.float32),
+        np.empty(room, np.uint64),
+        spare,
         found,
     )
     # To refine all rows is to compare them all: then no row is left out by its bytes.
@@ -384,8 +396,10 @@ def search(
         for i in range(together):
             q = begin + i
             most = _sorted_lists(effort, ivf.lists)
-            nearest_first(scores, i * room, keys, ivf.lists, most)
-            held = _scan(ivf, prepared, i * stride, keys, effort, excluded, groups, scratch)
+            nearest_first(scores, i * room, tiles, ivf.lists, most, scratch)
+            held = _scan(
+                ivf, prepared, i * stride, scores, i * room, effort, excluded, groups, scratch
+            )
             if len(candidates):
                 for j in range(held):
                     candidates[q, j] = I64(found[j] & _LOW)
@@ -400,6 +414,6 @@ def search(
             else:
                 _refine(rows, flat_queries, q * dimension, prepared, i * stride, found, held)
                 best = _likely(found, held, ids.shape[1])
-            there = _answer(rows, queries, q, squares[i], found, best, ids[q], distances[q])
+            there = _answer(rows, queries, q, squares[i], found, best, spare, ids[q], distances[q])
             short += there < ids.shape[1]
     return short

@@ -8,7 +8,7 @@ of the inner product has neither its scale nor its last dimension.
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.ivf.kernels_lists import key_of, score_of, select
+from puffin_ann.ann.ivf.kernels_lists import key_of, score_of
 from puffin_ann.ann.simd.kernels_byte_rows import (
     MIDDLE,
     product_by_bytes,
@@ -16,6 +16,7 @@ from puffin_ann.ann.simd.kernels_byte_rows import (
     write_byte_row,
 )
 from puffin_ann.ann.simd.kernels_distance import COSINE, IP
+from puffin_ann.ann.simd.kernels_order import select
 from puffin_ann.ann.simd.vectors import prefetch
 from puffin_ann.numba_kernels import FAST, inlined, kernel
 

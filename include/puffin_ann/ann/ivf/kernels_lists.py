@@ -5,14 +5,23 @@ Scores need no root and no sum that is the same for all rows: they order as dist
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from puffin_ann.ann.simd.fastscan import BLOCK
 from puffin_ann.ann.simd.kernels_distance import L2
-from puffin_ann.ann.simd.vectors import F32X16, fill_of, load_of, multiply_add, store_of
-from puffin_ann.numba_kernels import inlined, kernel
+from puffin_ann.ann.simd.kernels_order import FAR, GROUPS, MOST_RANKED, bound_of, in_order, select
+from puffin_ann.ann.simd.vectors import (
+    F32X16,
+    fill_of,
+    less_mask,
+    load_of,
+    lowest_bit,
+    multiply_add,
+    store_of,
+    where_less,
+)
+from puffin_ann.numba_kernels import inlined
 
-TILE = 64
+TILE = GROUPS
 """Centroids measured at once: dimension by dimension, 64 numbers side by side."""
 TOGETHER = 4
 """Queries for which a tile is read once."""
@@ -38,30 +47,6 @@ def score_of(key):  # type: ignore[no-untyped-def]
     bits = U32(key >> U64(32))
     sign = U32(bits >> U32(31))
     return U32(bits ^ U32(U32(sign - U32(1)) | U32(0x80000000))).view(F32)
-
-
-@kernel()
-def select(keys: NDArray[np.uint64], count: int, wanted: int) -> None:
-    """Bring the `wanted` least of the first `count` keys to the front, in no order (Hoare)."""
-    low, high = 0, count - 1
-    while low < high:
-        pivot = keys[(low + high) >> 1]
-        i, j = low, high
-        while i <= j:
-            while keys[i] < pivot:
-                i += 1
-            while keys[j] > pivot:
-                j -= 1
-            if i <= j:
-                keys[i], keys[j] = keys[j], keys[i]
-                i += 1
-                j -= 1
-        if wanted - 1 <= j:
-            high = j
-        elif wanted - 1 >= i:
-            low = i
-        else:
-            break
 
 
 @inlined
@@ -140,13 +125,42 @@ def prepare(metric, queries, i, square, origin, out, at):  # type: ignore[no-unt
 
 
 @inlined
-def nearest_first(scores, at, keys, lists, probes):  # type: ignore[no-untyped-def]
-    """Sort the nearest lists to the front of `keys`."""
+def nearest_first(scores, at, tiles, lists, wanted, scratch):  # type: ignore[no-untyped-def]
+    """Write the nearest lists to the front of `scratch.keys`, as many as are wanted, in order.
+
+    The score of the last of as many groups, by their least scores, bounds what is looked at.
+    """
+    keys, least = scratch.keys, scratch.least
+    for lane in range(U64(0), U64(TILE), _LINE):
+        lowest = _fill(FAR)
+        for tile in range(U64(tiles)):
+            line = _load(scores, U64(at) + tile * U64(TILE) + lane)
+            lowest = where_less(line, lowest, line, lowest)
+        _store(least, lane, lowest)
+    limit = _fill(bound_of(least, wanted - 1))
+    count = 0
+    for z in range(U64(0), U64(tiles) * U64(TILE), _LINE):
+        mask = less_mask(limit, _load(scores, U64(at) + z)) ^ U64(0xFFFF)
+        while mask != U64(0):
+            j = z + lowest_bit(mask)
+            mask &= mask - U64(1)
+            keys[count] = key_of(scores[U64(at) + j], j)
+            count += 1
+    if count < wanted:  # numbers were too large for a score
+        all_in_order(scores, at, lists, keys)
+        return
+    if count > MOST_RANKED:
+        select(keys, count, wanted)
+        count = wanted
+    in_order(keys, count, scratch.spare)
+
+
+@inlined
+def all_in_order(scores, at, lists, keys):  # type: ignore[no-untyped-def]
+    """Write all lists to `keys`, from the nearest on."""
     for j in range(U64(lists)):
         keys[j] = key_of(scores[U64(at) + j], j)
-    if probes < lists:
-        select(keys, lists, probes)
-    keys[:probes].sort()
+    keys[:lists].sort()
 
 
 @inlined
@@ -163,11 +177,13 @@ def has_rows(ivf, name, excluded):  # type: ignore[no-untyped-def]
 
 @inlined
 def leave_out_empty(ivf, keys, excluded):  # type: ignore[no-untyped-def]
-    """Leave out the lists of which no row may be answered, and put the others in order.
+    """Leave the lists out of which no row may be answered; return how many are left.
 
-    Return how many are left.
+    Args:
+        ivf: the lists.
+        keys: all of them, in order, which the others stay in.
+        excluded: see `kernels.search`.
     """
-    keys[: ivf.lists].sort()
     left = 0
     for at in range(ivf.lists):
         if has_rows(ivf, keys[at] & _LOW, excluded):

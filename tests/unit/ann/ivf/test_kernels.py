@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.ann.ivf import kernels_lists
 from puffin_ann.ann.ivf.lists import Lists, Trained
 from puffin_ann.ann.ivf.reach import measure_reach
 from puffin_ann.ann.ivf.search import Searcher, inverse_norms, tile_centroids
@@ -209,18 +208,6 @@ def test_few_that_may_be_answered_are_looked_for_in_as_many_lists(shards):
         searcher.search(queries, K, **all_of_them)[1],
         reachless.search(queries, K, **all_of_them)[1],
     )
-
-
-@pytest.mark.parametrize("count", [1, 2, 40, 500])
-def test_the_least_keys_are_brought_to_the_front(count):
-    generator = np.random.default_rng(count)
-    keys = generator.integers(0, 30, 600).astype(np.uint64)
-    for wanted in {1, count // 3 + 1, count}:
-        mixed = keys.copy()
-        kernels_lists.select(mixed, count, wanted)
-        assert sorted(mixed[:wanted]) == sorted(keys[:count])[:wanted]
-        assert sorted(mixed[:count]) == sorted(keys[:count])
-        np.testing.assert_array_equal(mixed[count:], keys[count:])
 
 
 @pytest.mark.parametrize("lists", [1, 63, 64, 65, 130])

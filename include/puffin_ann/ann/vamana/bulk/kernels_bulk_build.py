@@ -14,20 +14,16 @@ from puffin_ann.ann.graph.kernels_prune import (
 )
 from puffin_ann.ann.graph.primitives import F32, U32, U64, Whole
 from puffin_ann.ann.simd import vectors
+from puffin_ann.ann.simd.kernels_order import FAR, GROUPS, MOST_RANKED, bound_of
 from puffin_ann.numba_kernels import FAST, inlined, kernel
 
 NONE = 0xFFFFFFFF
 I32, I64 = np.int32, np.int64
 _NONE = np.uint32(NONE)
-_FAR = np.float32(3.4e38)
 _LANES = 16
-_GROUPS = 64
 _LAST = np.int64(np.iinfo(np.int64).max)
 _load = vectors.load_of(vectors.F32X16)
 _fill = vectors.fill_of(vectors.F32X16)
-
-MOST_RANKED = 64
-"""More keys than this, of equal scores, are sorted: ranking takes the square of their number."""
 
 
 @kernel(fastmath=FAST, allocates=True)
@@ -71,7 +67,7 @@ def _group_least(
     groups = U64(len(least))
     columns = U64(len(line))
     whole = columns // groups * groups
-    least[:] = _FAR
+    least[:] = FAR
     for first in range(U64(0), whole, groups):
         for g in range(groups):
             score = squares[first + g] - F32(2) * line[first + g]
@@ -79,37 +75,6 @@ def _group_least(
     for g in range(columns - whole):
         score = squares[whole + g] - F32(2) * line[whole + g]
         least[g] = score if score < least[g] else least[g]
-
-
-@kernel(fastmath=FAST)
-def _bound(least: NDArray[np.float32], ranked: Whole) -> np.float32:
-    """Return the number with `ranked` lesser ones among 64, or one not below it.
-
-    Every number is ranked by counting, which takes no branch; if fewer than 16 lesser ones are
-    asked for, the lesser of each two stands for both, which halves the work.
-    """
-    if ranked >= _GROUPS:
-        return _FAR
-    one, two = _load(least, U64(0)), _load(least, U64(16))
-    three, four = _load(least, U64(32)), _load(least, U64(48))
-    lanes = U64(_GROUPS)
-    if ranked < _LANES:
-        lanes = U64(2 * _LANES)
-        for j in range(lanes):
-            least[j] = min(least[j], least[j + lanes])
-        one, two = _load(least, U64(0)), _load(least, U64(16))
-        three = four = _fill(_FAR)
-    bound = -_FAR
-    for j in range(lanes):
-        value = _fill(least[j])
-        lesser = (
-            vectors.bit_count(vectors.less_mask(one, value))
-            + vectors.bit_count(vectors.less_mask(two, value))
-            + vectors.bit_count(vectors.less_mask(three, value))
-            + vectors.bit_count(vectors.less_mask(four, value))
-        )
-        bound = max(bound, least[j] if lesser <= U64(ranked) else -_FAR)
-    return bound
 
 
 @inlined
@@ -188,12 +153,12 @@ def nearest(
     """
     columns = products.shape[1]
     count = places.shape[1]
-    least = np.empty(_GROUPS, np.float32)
+    least = np.empty(GROUPS, np.float32)
     keys = np.empty(columns + _LANES, np.int64)
     for i in range(len(products)):
         line = products[i]
         _group_least(line, squares, least)
-        bound = _bound(least, count)  # one more than are wanted, for the line itself
+        bound = bound_of(least, count)  # one more than are wanted, for the line itself
         found = _not_above(line, squares, bound, own + i, keys)
         places[i, :] = _NONE
         if found > MOST_RANKED:
