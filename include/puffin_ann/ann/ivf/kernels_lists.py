@@ -8,7 +8,15 @@ import numpy as np
 
 from puffin_ann.ann.simd.fastscan import BLOCK
 from puffin_ann.ann.simd.kernels_distance import L2
-from puffin_ann.ann.simd.kernels_order import FAR, GROUPS, MOST_RANKED, bound_of, in_order, select
+from puffin_ann.ann.simd.kernels_order import (
+    FAR,
+    GROUPS,
+    MOST_RANKED,
+    bound_of,
+    in_order,
+    select,
+    sort,
+)
 from puffin_ann.ann.simd.vectors import (
     F32X16,
     fill_of,
@@ -145,7 +153,7 @@ def nearest_first(scores, at, tiles, lists, wanted, scratch):  # type: ignore[no
             j = z + lowest_bit(mask)
             mask &= mask - U64(1)
             keys[count] = key_of(scores[U64(at) + j], j)
-            count += 1
+            count += j < U64(lists)  # beyond, scores may be no numbers, which nothing is less than
     if count < wanted:  # numbers were too large for a score
         all_in_order(scores, at, lists, keys)
         return
@@ -160,7 +168,7 @@ def all_in_order(scores, at, lists, keys):  # type: ignore[no-untyped-def]
     """Write all lists to `keys`, from the nearest on."""
     for j in range(U64(lists)):
         keys[j] = key_of(scores[U64(at) + j], j)
-    keys[:lists].sort()
+    sort(keys, lists)
 
 
 @inlined

@@ -95,19 +95,27 @@ def select(keys: NDArray[np.uint64], count: int, wanted: int) -> None:
         _part(keys, kept, high - U64(1))
 
 
+@kernel(allocates=True)
+def sort(keys: NDArray[np.uint64], count: int) -> None:
+    """Sort the first `count` of keys, however many."""
+    keys[:count].sort()
+
+
 @inlined
 def in_order(keys, count, spare):  # type: ignore[no-untyped-def]
     """Sort the first `count` of uint64 keys; `spare` has room for `MOST_RANKED` of them.
 
-    A key's place is how many are lesser; all are different.
+    A key's place is how many are lesser, or equal and before it.
     """
     if count > MOST_RANKED:
-        keys[:count].sort()
+        sort(keys, count)
     else:
         for i in range(U64(count)):
             key = keys[i]
             place = U64(0)
-            for j in range(U64(count)):
+            for j in range(i):
+                place += U64(keys[j] <= key)
+            for j in range(i, U64(count)):
                 place += U64(keys[j] < key)
             spare[place] = key
         for i in range(U64(count)):
