@@ -209,6 +209,23 @@ def ask(
     )  # fmt: skip
 
 
+@kernel()
+def _search_packed(  # type: ignore[no-untyped-def]
+    nodes, batch, stamp, sieve, sights, room
+):
+    """As `search_packed`, which makes the room: here no references are counted."""
+    queries = batch.queries
+    for q in range(len(queries)):
+        stamp = _next_stamps(batch.stamps, stamp)
+        square = dot(queries, q, queries, q)
+        batch.counts[q] = ask(
+            nodes, batch.vectors, batch.deleted, batch.live, sieve, batch.stamps, stamp,
+            batch.metric, queries, q, square, batch.widths[q], room, batch.ids[q],
+            batch.distances[q], sights[q if len(sieve) else 0],
+        )  # fmt: skip
+    return stamp
+
+
 @kernel(allocates=True)
 def search_packed(
     graph_fields: Fields,
@@ -231,22 +248,54 @@ def search_packed(
         The last stamp used.
     """
     nodes, batch = PackedGraph(*graph_fields), QueryBatch(*batch_fields)
-    queries, live = batch.queries, batch.live
-    k = batch.ids.shape[1]
-    rows = len(batch.vectors)
+    live, rows, k = batch.live, len(batch.vectors), batch.ids.shape[1]
     widest = _room_kept(_candidates_kept(batch.widths.max(), k, live), live, rows, nodes.bits)
     room = _room_for(
-        widest, rows - live, k + batch.spare, queries.shape[1], len(nodes.origin),
+        widest, rows - live, k + batch.spare, batch.queries.shape[1], len(nodes.origin),
         nodes.bits, nodes.row_bytes,
     )  # fmt: skip
+    last: Whole = _search_packed(nodes, batch, stamp, sieve, sights, room)
+    return last
+
+
+@kernel()
+def _search_several(  # type: ignore[no-untyped-def]
+    graphs, metric, queries, widths, stamps, stamp, ids, distances, counts, sieves, sights, room
+):
+    """As `search_several`, which makes the room: here no references are counted."""
+    many, dimension, dim, bits = len(graphs), queries.shape[1], graphs[0].dim, graphs[0].bits
     for q in range(len(queries)):
-        stamp = _next_stamps(batch.stamps, stamp)
         square = dot(queries, q, queries, q)
-        batch.counts[q] = ask(
-            nodes, batch.vectors, batch.deleted, live, sieve, batch.stamps, stamp, batch.metric,
-            queries, q, square, batch.widths[q], room, batch.ids[q], batch.distances[q],
-            sights[q if len(sieve) else 0],
-        )  # fmt: skip
+        if stamp >= 254:
+            for g in range(many):
+                _bytes(stamps[g], graphs[g].rows)[:] = 0
+            stamp = 0
+        stamp += 2
+        for g in range(many):
+            if widths[g, q] == 0:
+                ids[g, q, :] = -1
+                distances[g, q, :] = np.inf
+                counts[g, q] = 0
+                if len(sieves):
+                    sights[g, q, HORIZON] = np.inf
+                    sights[g, q, SEEN] = sights[g, q, THROUGH] = 0
+                continue
+            graph = graphs[g]
+            rows, size = graph.rows, graph.rows * graph.stride
+            nodes = PackedGraph(
+                _bytes(graph.packed, size), _numbers(graph.packed, size >> 2), graph.stride, bits,
+                graph.row_bytes, graph.code_bytes, graph.most, graph.entry,
+                _floats(graph.origin, dim), graph.scale, _rows(graph.across, dim >> 4, dim >> 4),
+                _rows(graph.within, 16, 16), graph.length,
+            )  # fmt: skip
+            sieve = _bytes(sieves[g] if len(sieves) else stamps[g], rows if len(sieves) else 0)
+            sight = sights[g if len(sieves) else 0, q if len(sieves) else 0]
+            counts[g, q] = ask(
+                nodes, _rows(graph.vectors, rows, dimension),
+                _bytes(graph.deleted, rows if graph.live < rows else 0), graph.live, sieve,
+                _bytes(stamps[g], rows), stamp, metric, queries, q, square, widths[g, q], room,
+                ids[g, q], distances[g, q], sight,
+            )  # fmt: skip
     return stamp
 
 
@@ -293,36 +342,7 @@ def search_several(
         widest = max(widest, _room_kept(kept, graphs[g].live, graphs[g].rows, bits))
         most_gone = max(most_gone, graphs[g].rows - graphs[g].live)
     room = _room_for(widest, most_gone, k + spare, dimension, dim, bits, graphs[0].row_bytes)
-    for q in range(len(queries)):
-        square = dot(queries, q, queries, q)
-        if stamp >= 254:
-            for g in range(many):
-                _bytes(stamps[g], graphs[g].rows)[:] = 0
-            stamp = 0
-        stamp += 2
-        for g in range(many):
-            if widths[g, q] == 0:
-                ids[g, q, :] = -1
-                distances[g, q, :] = np.inf
-                counts[g, q] = 0
-                if len(sieves):
-                    sights[g, q, HORIZON] = np.inf
-                    sights[g, q, SEEN] = sights[g, q, THROUGH] = 0
-                continue
-            graph = graphs[g]
-            rows, size = graph.rows, graph.rows * graph.stride
-            nodes = PackedGraph(
-                _bytes(graph.packed, size), _numbers(graph.packed, size >> 2), graph.stride, bits,
-                graph.row_bytes, graph.code_bytes, graph.most, graph.entry,
-                _floats(graph.origin, dim), graph.scale, _rows(graph.across, dim >> 4, dim >> 4),
-                _rows(graph.within, 16, 16), graph.length,
-            )  # fmt: skip
-            sieve = _bytes(sieves[g] if len(sieves) else stamps[g], rows if len(sieves) else 0)
-            sight = sights[g if len(sieves) else 0, q if len(sieves) else 0]
-            counts[g, q] = ask(
-                nodes, _rows(graph.vectors, rows, dimension),
-                _bytes(graph.deleted, rows if graph.live < rows else 0), graph.live, sieve,
-                _bytes(stamps[g], rows), stamp, metric, queries, q, square, widths[g, q], room,
-                ids[g, q], distances[g, q], sight,
-            )  # fmt: skip
-    return stamp
+    last: Whole = _search_several(
+        graphs, metric, queries, widths, stamps, stamp, ids, distances, counts, sieves, sights, room
+    )
+    return last
