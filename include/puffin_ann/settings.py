@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from puffin_ann import private_folders
 from puffin_ann.errors import BadInputError, CacheUnusableError, UnsafeFolderError
 from puffin_ann.kernel_cache.simd_levels import SimdLevel, best_level
-from puffin_ann.refusals import refusal_in_words
 from puffin_ann.version import __version__
+from puffin_ann.wording import refusal_in_words
 
 log = logging.getLogger("puffin_ann")
 

@@ -38,9 +38,9 @@ from puffin_ann.cli.spark_session import is_for_terminal
 from puffin_ann.cli.variables import misspelled_settings
 from puffin_ann.errors import PuffinAnnError
 from puffin_ann.redaction import REDACTION, redact
-from puffin_ann.refusals import refusal_in_words
 from puffin_ann.terminal import LiteralFormatter, printable
 from puffin_ann.version import __version__
+from puffin_ann.wording import refusal_in_words
 
 PROGRAM = "puffin-ann"
 """Also of whoever calls it by `python -m puffin_ann`."""

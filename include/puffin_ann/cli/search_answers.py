@@ -11,8 +11,8 @@ from rich.text import Text
 from rich.tree import Tree
 
 from puffin_ann.cli.output import console, warn
-from puffin_ann.counts import counted
 from puffin_ann.settings import StalePolicy
+from puffin_ann.wording import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa

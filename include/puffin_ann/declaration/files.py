@@ -11,7 +11,7 @@ from puffin_ann.declaration.allowed import check_spark
 from puffin_ann.declaration.index import IndexDeclaration, parse_declaration
 from puffin_ann.declaration.reading import describe_error, text_of
 from puffin_ann.errors import DeclarationError
-from puffin_ann.mistyped import known
+from puffin_ann.wording import names_known
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The one in C takes a sixth of the time, and every parse of a DAG file reads all declarations."""
@@ -162,7 +162,7 @@ class Declared:
         found = next((declaration for declaration in self.valid if declaration.name == name), None)
         if found is not None:
             return found
-        others = known(name, (declaration.name for declaration in self.valid), "declared are")
+        others = names_known(name, (declaration.name for declaration in self.valid), "declared are")
         raise DeclarationError(
             f"no index named {name!r} is declared in {self.place}",
             # A reader of one DAG's log must not learn of other indexes.

@@ -23,8 +23,8 @@ from puffin_ann.lake.read.data.vectors import vectors_of
 from puffin_ann.lake.read.deletes.row_deletes import deleted_positions
 from puffin_ann.lake.read.files.live_files import LiveFile, live_files
 from puffin_ann.lake.read.files.pruning import may_match
-from puffin_ann.mistyped import meant
 from puffin_ann.search.index import Index
+from puffin_ann.wording import meant
 
 
 @dataclass(frozen=True)

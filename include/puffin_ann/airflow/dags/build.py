@@ -15,10 +15,10 @@ from puffin_ann.airflow.operators.publish import PublishOperator
 from puffin_ann.airflow.operators.submit_stage import StageOperator, stage_arguments
 from puffin_ann.airflow.operators.trigger_build import another_run
 from puffin_ann.airflow.state.tell import say_why, tell_state
-from puffin_ann.counts import counted
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import TooFewRowsError
 from puffin_ann.spark_apps import Stage
+from puffin_ann.wording import counted
 
 KIND: Kind = "build"
 FIELDS = ("shards", "partitions_per_shard", "recall_target")

@@ -13,9 +13,9 @@ from puffin_ann.airflow.operators.submit_stage import StageOperator, stage_argum
 from puffin_ann.airflow.operators.trigger_build import TriggerBuildOperator, another_run
 from puffin_ann.airflow.state.tell import say_why, tell_state
 from puffin_ann.airflow.submit.backends import Backend
-from puffin_ann.counts import counted
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import TooFewRowsError
+from puffin_ann.wording import counted
 
 NEXT = {"none": "report", "refresh": "read_changes", "build": "build_anew"}
 """By what was decided, the task that comes next."""

@@ -9,9 +9,8 @@ from puffin_ann.declaration.fields.model import Model
 from puffin_ann.declaration.fields.names import NAME, TABLE_NAME
 from puffin_ann.declaration.fields.options import DURATION, POSITIVE_DURATION
 from puffin_ann.declaration.fields.spark import LISTED, VARIABLE
-from puffin_ann.mistyped import meant
 from puffin_ann.redaction import is_secret_name
-from puffin_ann.refusals import refusal_in_words
+from puffin_ann.wording import meant, refusal_in_words
 
 LONGEST_SHOWN = 200
 """Characters of a refused value that an error repeats."""

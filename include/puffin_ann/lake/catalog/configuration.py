@@ -14,8 +14,8 @@ from pyiceberg.utils.config import Config
 
 from puffin_ann.errors import CatalogUnavailableError
 from puffin_ann.imports.pyiceberg_configuration import FILE, LOOKS_LIKE, unreadable, where_it_is
-from puffin_ann.mistyped import known
 from puffin_ann.redaction import shown_cause
+from puffin_ann.wording import names_known
 
 
 def described() -> Mapping[str, Any]:
@@ -72,7 +72,7 @@ def not_configured(name: str, error: ValueError) -> CatalogUnavailableError:
         f"catalog {name!r} is not configured: set PYICEBERG_CATALOG__{name.upper()}__URI, "
         f"or describe it in the {FILE} that PYICEBERG_HOME points to",
         # A reader of one DAG's log must not learn of other catalogs.
-        aside=known(name, there, "configured are"),
+        aside=names_known(name, there, "configured are"),
     )
 
 

@@ -46,9 +46,9 @@ from puffin_ann.lake.catalog.timeouts import (
 from puffin_ann.lake.store.credentials import lend
 from puffin_ann.lake.store.outages import ask_again, is_missing, is_of_a_store, translate
 from puffin_ann.lake.store.store_properties import refuse_steering
-from puffin_ann.mistyped import meant
 from puffin_ann.redaction import remember_secrets, shown_cause
 from puffin_ann.settings import settings
+from puffin_ann.wording import meant
 
 SHOWN = 10
 

@@ -10,7 +10,6 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from puffin_ann.counts import counted
 from puffin_ann.errors import PuffinFormatError, StagingError, StagingGoneError
 from puffin_ann.lifecycle.build import assign as assigning
 from puffin_ann.lifecycle.build import auto_algorithm
@@ -50,6 +49,7 @@ from puffin_ann.lifecycle.runtime.workspace import (
     arrays_to_bytes,
     at_work,
 )
+from puffin_ann.wording import counted
 
 log = logging.getLogger("puffin_ann")
 

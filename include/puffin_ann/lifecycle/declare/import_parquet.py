@@ -22,7 +22,7 @@ from puffin_ann.errors import (
     UnsupportedColumnError,
 )
 from puffin_ann.lake.read.errors import reading
-from puffin_ann.mistyped import meant
+from puffin_ann.wording import meant
 
 CHUNK_BYTES = 256 << 20
 """Of a file that is held in memory; each chunk becomes a data file."""

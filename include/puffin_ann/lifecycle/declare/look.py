@@ -10,7 +10,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, LongType, StringType, UUIDType
 
-from puffin_ann.counts import counted
 from puffin_ann.errors import BadInputError, TooFewRowsError, UnsupportedColumnError
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.read.data.columns import DataFile, read_rows
@@ -20,6 +19,7 @@ from puffin_ann.lake.read.data.vectors import VectorBatch, vectors_of
 from puffin_ann.lake.read.files.live_files import LiveFile
 from puffin_ann.lifecycle.ingest.key_column import require_key_column
 from puffin_ann.search.version.snapshot_view import live_state
+from puffin_ann.wording import counted
 
 ROWS_LOOKED_AT = 1000
 MOST_GROUPS = 128

@@ -4,11 +4,11 @@ import math
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from puffin_ann.counts import counted
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.declaration.fields.names import as_name, is_name
 from puffin_ann.errors import BadInputError
 from puffin_ann.lifecycle.declare.look import Seen
+from puffin_ann.wording import counted
 
 SHARD_BYTES = 512 << 20
 """Bytes of vectors in a shard at most; its blob is then well below 2 GiB with any algorithm."""

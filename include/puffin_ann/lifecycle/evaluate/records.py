@@ -12,7 +12,6 @@ import zlib
 from pydantic import ValidationError
 from pyiceberg.table import Table
 
-from puffin_ann.counts import counted
 from puffin_ann.errors import RecallTooLowError, StagingError
 from puffin_ann.lake.store.listing import delete_object, list_objects
 from puffin_ann.lake.store.staging import Staging
@@ -23,6 +22,7 @@ from puffin_ann.lifecycle.documents.run import (
 from puffin_ann.lifecycle.evaluate.ground_truth import MAX_DUPLICATES
 from puffin_ann.lifecycle.retention.withheld import is_shared
 from puffin_ann.lifecycle.runtime import leases
+from puffin_ann.wording import counted
 
 log = logging.getLogger("puffin_ann")
 

@@ -25,11 +25,11 @@ from puffin_ann.lake.store.locations import absolute_path
 from puffin_ann.lifecycle.documents.refresh import RefreshPlan
 from puffin_ann.lifecycle.ingest.key_column import renamed_to
 from puffin_ann.lifecycle.runtime.workspace import Workspace
-from puffin_ann.mistyped import meant
 from puffin_ann.search.included.answers import RowPlaces, kept_values
 from puffin_ann.search.included.arrow_values import arrow_type, can_be_kept, included_column
 from puffin_ann.search.included.kept_columns import KeptColumns
 from puffin_ann.search.version.index_version import IndexVersion
+from puffin_ann.wording import meant
 
 log = logging.getLogger("puffin_ann")
 

@@ -6,7 +6,7 @@ from pyiceberg.types import PrimitiveType
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import ColumnNotFoundError, UnsupportedColumnError
 from puffin_ann.lake.catalog.tables import name_of
-from puffin_ann.mistyped import meant
+from puffin_ann.wording import meant
 
 
 def require_key(table: Table, declaration: IndexDeclaration) -> None:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 
 from puffin_ann.blobs.version import partitions
-from puffin_ann.counts import counted
 from puffin_ann.declaration import CENTROID, IndexDeclaration
 from puffin_ann.engines.base import check_subspaces
 from puffin_ann.errors import BadInputError, TooFewRowsError
@@ -16,6 +15,7 @@ from puffin_ann.lifecycle.ingest.included_columns import require_included
 from puffin_ann.lifecycle.ingest.key_column import require_key
 from puffin_ann.puffin.layout import MAX_JAVA_BLOB
 from puffin_ann.search.version.snapshot_view import LiveState
+from puffin_ann.wording import counted
 
 
 @dataclass(frozen=True)

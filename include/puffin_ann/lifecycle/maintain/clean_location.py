@@ -6,7 +6,6 @@ from pydantic import BaseModel, ConfigDict
 from pyiceberg.io import FileIO
 
 from puffin_ann.blobs.describe import OURS
-from puffin_ann.counts import counted
 from puffin_ann.declaration import seconds_of
 from puffin_ann.errors import BadInputError, FormatError, PuffinAnnError
 from puffin_ann.lake.catalog.listing import catalog_names
@@ -24,6 +23,7 @@ from puffin_ann.lake.store.locations import is_staging_folder, is_within
 from puffin_ann.lifecycle.versions.inventory import is_index_name
 from puffin_ann.moments import now_ms
 from puffin_ann.search.version.index_files import open_puffin
+from puffin_ann.wording import counted
 
 GRACE = "7d"
 """What was written later shows that somebody may be at work there."""

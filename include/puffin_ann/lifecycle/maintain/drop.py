@@ -27,8 +27,8 @@ from puffin_ann.lifecycle.versions.inventory import (
     take_inventory,
 )
 from puffin_ann.lifecycle.versions.recorded_declaration import Recorded
-from puffin_ann.mistyped import meant
 from puffin_ann.search.version.index_files import open_puffin
+from puffin_ann.wording import meant
 
 log = logging.getLogger("puffin_ann")
 

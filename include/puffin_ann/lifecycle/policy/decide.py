@@ -11,7 +11,6 @@ window: a refresh of an unchanged table publishes nothing.
 
 from collections.abc import Iterable, Sequence
 
-from puffin_ann.counts import counted
 from puffin_ann.declaration import CENTROID, EXACT, IndexDeclaration, seconds_of
 from puffin_ann.lifecycle.policy import cost as estimate
 from puffin_ann.lifecycle.policy.cost import Cost
@@ -26,6 +25,7 @@ from puffin_ann.lifecycle.policy.explain import (
 from puffin_ann.lifecycle.policy.forecast import UNCHANGED, Expected, absorbable, apportion, expect
 from puffin_ann.lifecycle.policy.inputs import Change, IndexState, ShardState
 from puffin_ann.lifecycle.policy.required import Required, find_required
+from puffin_ann.wording import counted
 
 
 def decide(

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from puffin_ann.counts import counted
 from puffin_ann.declaration import SHAPING, IndexDeclaration
 from puffin_ann.foreign_json import parse
 from puffin_ann.lifecycle.policy.decision import DeltaAction, ShardAction
 from puffin_ann.lifecycle.policy.inputs import Change, IndexState
+from puffin_ann.wording import counted
 
 
 def changed_fields(state: IndexState, declaration: IndexDeclaration) -> str:

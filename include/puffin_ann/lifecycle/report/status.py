@@ -8,7 +8,6 @@ from pydantic import BaseModel, ConfigDict
 from pyiceberg.table import Table
 from rich.table import Table as Grid
 
-from puffin_ann.counts import counted
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.errors import IndexNotFoundError
 from puffin_ann.lake.catalog.tables import name_of
@@ -25,6 +24,7 @@ from puffin_ann.search.version.indexed_column import why_unanswered
 from puffin_ann.search.version.snapshot_view import LiveState, live_state, view_of
 from puffin_ann.search.version.versions import all_index_names, require_found, require_no_damage
 from puffin_ann.terminal import LiteralConsole
+from puffin_ann.wording import counted
 
 
 class IndexStatus(BaseModel):

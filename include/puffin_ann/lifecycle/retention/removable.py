@@ -9,7 +9,6 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from puffin_ann.counts import counted
 from puffin_ann.declaration import IndexDeclaration, RetentionOptions
 from puffin_ann.errors import BadInputError, FormatError
 from puffin_ann.lake.commit.tagged_snapshot import is_own_manifest_list
@@ -36,6 +35,7 @@ from puffin_ann.lifecycle.runtime.object_names import (
     object_name,
 )
 from puffin_ann.lifecycle.versions.inventory import Holding, IndexFile, Inventory, needs_of
+from puffin_ann.wording import counted
 
 _log = logging.getLogger("puffin_ann")
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from pyiceberg.table import Table
 
-from puffin_ann.counts import counted
 from puffin_ann.declaration import IndexDeclaration
 from puffin_ann.lake.catalog.tables import load_table
 from puffin_ann.lifecycle.build.plan import (
@@ -30,6 +29,7 @@ from puffin_ann.lifecycle.runtime.workspace import Workspace, workspaces_for
 from puffin_ann.search.open_index import require_snapshot
 from puffin_ann.search.version.snapshot_view import LiveState, live_state, view_of
 from puffin_ann.search.version.versions import newest_version
+from puffin_ann.wording import counted
 
 log = logging.getLogger("puffin_ann")
 

@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from puffin_ann.counts import counted
 from puffin_ann.errors import QueryError, StaleIndexError
 from puffin_ann.lake.read.conditions.text import shortened
 from puffin_ann.settings import StalePolicy
+from puffin_ann.wording import counted
 
 log = logging.getLogger("puffin_ann")
 

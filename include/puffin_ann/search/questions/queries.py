@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from puffin_ann.ann.core.memmap import as_asked
-from puffin_ann.counts import counted
 from puffin_ann.errors import QueryError
 from puffin_ann.lake.read.data.vectors import LARGEST_NORM
 from puffin_ann.search.questions.checks import shown
+from puffin_ann.wording import counted
 
 _BOOLEANS, _TEXT = "true and false", "text"
 _DATES, _LENGTHS = "dates", "lengths of time"

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from puffin_ann.counts import counted
 from puffin_ann.errors import QueryError
 from puffin_ann.lake.read.conditions.text import quoted
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
@@ -22,6 +21,7 @@ from puffin_ann.search.questions.queries import checked_queries
 from puffin_ann.search.results import checked_columns
 from puffin_ann.search.version.snapshot_view import SnapshotView
 from puffin_ann.settings import StalePolicy
+from puffin_ann.wording import counted
 
 
 @dataclass(frozen=True)

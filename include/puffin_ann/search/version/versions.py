@@ -24,7 +24,6 @@ from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.metadata.dropped import Dropped, find_dropped, is_dropped, names_index
 from puffin_ann.lake.metadata.own_tags import index_of, own_tags
 from puffin_ann.lake.metadata.registered import Registered, find_registered
-from puffin_ann.mistyped import meant
 from puffin_ann.puffin.reader import PuffinReader
 from puffin_ann.search.version.index_files import directory_in, files_named, open_puffin
 from puffin_ann.search.version.index_version import (
@@ -34,6 +33,7 @@ from puffin_ann.search.version.index_version import (
     version_id,
     version_in,
 )
+from puffin_ann.wording import meant
 
 RETAINED_LIMIT = 16
 """Most files of an index whose versions are read, and of files that no tag of ours holds."""

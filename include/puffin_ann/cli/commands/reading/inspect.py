@@ -10,7 +10,7 @@ from rich.table import Table as Grid
 from puffin_ann.cli.output import AsJson, console, print_json
 from puffin_ann.cli.paths import named_location
 from puffin_ann.cli.puffin_files import open_puffin
-from puffin_ann.counts import counted
+from puffin_ann.wording import counted
 
 if TYPE_CHECKING:
     from puffin_ann.puffin.metadata import BlobMetadata

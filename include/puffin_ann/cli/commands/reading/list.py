@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from puffin_ann.cli.output import AsJson, console, print_json, say
-from puffin_ann.counts import counted
 from puffin_ann.errors import CatalogUnavailableError, EnvironmentProblemError
+from puffin_ann.wording import counted
 
 
 def list_(

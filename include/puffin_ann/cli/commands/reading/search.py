@@ -18,9 +18,9 @@ from puffin_ann.cli.search_answers import (
     warn_of_answers,
     why_nothing,
 )
-from puffin_ann.counts import counted
 from puffin_ann.errors import QueryError
 from puffin_ann.settings import CacheMode, StalePolicy
+from puffin_ann.wording import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from puffin_ann.cli.output import AsJson, TableName, print_json, say
-from puffin_ann.counts import counted
+from puffin_ann.wording import counted
 
 if TYPE_CHECKING:
     from puffin_ann.search.cache.local_cache import CacheStatistics

@@ -11,7 +11,7 @@ from puffin_ann.cli.lease_options import NoWait, own_run_id, writing
 from puffin_ann.cli.output import AsJson, in_words, print_json, say
 from puffin_ann.cli.progress import steps
 from puffin_ann.cli.spark_session import on_spark, require_pyspark
-from puffin_ann.counts import counted
+from puffin_ann.wording import counted
 
 
 def refresh(

@@ -8,9 +8,9 @@ import typer
 from rich.table import Table as Grid
 
 from puffin_ann.cli.output import AsJson, console, print_json, say
-from puffin_ann.counts import counted
 from puffin_ann.declaration import AUTO, PARAMETERS, parse_declaration
 from puffin_ann.errors import BadInputError
+from puffin_ann.wording import counted
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

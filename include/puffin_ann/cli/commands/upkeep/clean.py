@@ -7,8 +7,8 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from puffin_ann.cli.output import AsJson, console, print_json, say, unless_nobody_answers
-from puffin_ann.counts import counted
 from puffin_ann.errors import BadInputError
+from puffin_ann.wording import counted
 
 if TYPE_CHECKING:
     from puffin_ann.lifecycle.maintain.clean import CleanReport

@@ -2,7 +2,7 @@
 
 from puffin_ann.cli.declarations import DeclaredIndex, find_declared
 from puffin_ann.cli.output import AsJson, print_json, say
-from puffin_ann.counts import counted
+from puffin_ann.wording import counted
 
 
 def gather(index: DeclaredIndex, as_json: AsJson = False) -> None:

@@ -64,7 +64,7 @@ from puffin_ann.lake.read.conditions.values import (
 )
 from puffin_ann.lake.read.conditions.words import expression_in_words, value_in_words
 from puffin_ann.lake.read.data.types_in_words import columns_in_words, type_in_words
-from puffin_ann.mistyped import meant
+from puffin_ann.wording import meant
 
 
 @dataclass(frozen=True, eq=False)

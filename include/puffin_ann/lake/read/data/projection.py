@@ -12,7 +12,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from puffin_ann.errors import ColumnNotFoundError, UnsupportedTableError
 from puffin_ann.lake.catalog.tables import name_of
-from puffin_ann.mistyped import meant
+from puffin_ann.wording import meant
 
 
 def select(table: Table, columns: Sequence[str], schema: Schema | None = None) -> Schema:

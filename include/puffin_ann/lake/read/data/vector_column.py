@@ -11,7 +11,7 @@ from pyiceberg.types import DoubleType, FloatType, ListType, NestedField
 from puffin_ann.errors import ColumnNotFoundError, UnsupportedColumnError
 from puffin_ann.lake.catalog.tables import name_of
 from puffin_ann.lake.read.data.types_in_words import columns_in_words, type_in_words
-from puffin_ann.mistyped import meant
+from puffin_ann.wording import meant
 
 
 @dataclass(frozen=True)

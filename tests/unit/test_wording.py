@@ -1,6 +1,6 @@
 import pytest
 
-from puffin_ann.mistyped import known, meant
+from puffin_ann.wording import meant, names_known
 
 
 @pytest.mark.parametrize(
@@ -11,6 +11,6 @@ def test_the_name_that_was_probably_meant_is_asked_for(unknown, asked):
 
 
 def test_names_that_there_are_follow_the_one_probably_meant():
-    assert known("nme", ["id", "name"], "it has") == "it has: id, name (did you mean 'name'?)"
-    assert known("zzz", ["id"], "it has") == "it has: id"
-    assert known("zzz", [], "it has") == "it has: none"
+    assert names_known("nme", ["id", "name"], "it has") == "it has: id, name (did you mean 'name'?)"
+    assert names_known("zzz", ["id"], "it has") == "it has: id"
+    assert names_known("zzz", [], "it has") == "it has: none"
