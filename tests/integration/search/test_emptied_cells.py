@@ -6,14 +6,20 @@ import pytest
 
 from puffin_ann import open_index
 from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.lifecycle.build import gate
+from puffin_ann.lifecycle.runs.in_process import refresh_in_process
+from puffin_ann.settings import settings
+from tests.support.falsified.damage import forget_cache
 from tests.support.lake.tables import delete_positions
 from tests.support.lifecycle import builds
 
 ROWS, DIMENSION, CLUSTERS, QUERIES, K = 6000, 96, 12, 40, 10
 
 
-def with_a_cluster_deleted(catalog, rows_of_all=ROWS, **declared):
+def with_a_cluster_deleted(catalog, rows_of_all=ROWS, refreshed=False, **declared):
     """An index whose rows of the first of its clusters were deleted, and what measures searches.
+
+    Refreshed, it is searched by ranges: no shard is on local disk, nor brought there.
 
     Returns the index, and the recall of what it finds for some of the queries, asked together.
     """
@@ -25,14 +31,20 @@ def with_a_cluster_deleted(catalog, rows_of_all=ROWS, **declared):
     content = pa.table({"id": np.arange(rows_of_all), "embedding": list(rows)})
     table = catalog.create_table("demo.words", schema=content.schema)
     table.append(content)
-    builds.build(builds.declaration(shards=4, gate={}, **declared), "run")
+    declaration = builds.declaration(shards=4, gate={}, **declared)
+    builds.build(declaration, "run")
     [task] = table.refresh().scan().plan_files()
     delete_positions(table, {task.file.file_path: np.flatnonzero(cluster == 0).tolist()})
     live = np.flatnonzero(cluster != 0)
     distances = ((queries[:, None] - rows[live][None]) ** 2).sum(axis=2)
     near = live[np.argsort(distances, axis=1)[:, :K]]
 
-    index = open_index(table.refresh(), builds.INDEX)
+    cache = "full"
+    if refreshed:
+        refresh_in_process(declaration, run_id="refresh", force=True)
+        forget_cache()
+        cache = "none"
+    index = open_index(table.refresh(), builds.INDEX, cache=cache)
 
     def recall(asked):
         ids = index.search(queries[asked], K, columns=["id"])["id"].to_numpy().reshape(-1, K)
@@ -50,6 +62,16 @@ def test_shards_all_around_are_searched_where_a_cluster_was_deleted(algorithm, c
     assert recall([0]) == recall([0])
     alone = np.mean([recall([number]) for number in range(QUERIES)])
     assert min(alone, recall(list(range(QUERIES)))) >= 0.9
+
+
+def test_by_ranges_cells_all_around_are_compared_where_a_cluster_was_deleted(catalog, monkeypatch):
+    monkeypatch.setenv("PUFFIN_ANN_RANGES_MIN_BYTES", "0")
+    settings.cache_clear()
+    monkeypatch.setattr(gate, "choose_scanned_cells", lambda *_, **__: (4, 1.0))
+    index, recall = with_a_cluster_deleted(catalog, refreshed=True, algorithm="vamana")
+    assert recall(list(range(QUERIES))) >= 0.98
+    assert np.mean([recall([number]) for number in range(QUERIES)]) >= 0.98
+    assert not index._shards._opened.kept  # no shard was brought
 
 
 def test_graphs_asked_together_know_of_queries_from_among_their_deleted_rows(catalog):

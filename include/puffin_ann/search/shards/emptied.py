@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.blobs.shards.cells import CellStarts
 from puffin_ann.blobs.version.partitions import Partitions
 from puffin_ann.search.shards.opening.snapshot_shard import SnapshotShard
 
@@ -67,22 +68,36 @@ class EmptiedCells:
 
         Of a shard whose rows are not all in the order of cells nothing is known.
         """
-        runs, deleted, count = shard.loaded.locators.cells, shard.deleted, self._cells.count
+        runs, deleted = shard.loaded.locators.cells, shard.deleted
         owned = np.flatnonzero(self._cells.shards == number)
         if runs is None or runs.ordered_rows < len(shard.loaded.locators) or not len(owned):
             return False
-        starts = runs.starts.astype(np.int64)
-        rows = np.bincount(runs.cells, np.diff(starts), minlength=count)[:count]
-        live = rows.copy()
-        if deleted is not None and len(runs.cells):
-            gone = np.add.reduceat(deleted, starts[:-1], dtype=np.int64)
-            live -= np.bincount(runs.cells, gone, minlength=count)[:count]
-        is_small = rows <= SMALL * rows[owned].mean()
-        once = np.maximum(rows, np.where(is_small, self._cells.rows, 0))
-        left = (live / np.maximum(once, 1.0)).astype(np.float32)
-        left[once == 0] = 1.0
-        self._every[owned] = left[owned]
-        return bool((left[owned] < MOSTLY).any())
+        gone = np.zeros(len(runs.cells), np.int64)
+        if deleted is not None and len(gone):
+            gone = np.add.reduceat(deleted, runs.starts[:-1].astype(np.int64), dtype=np.int64)
+        self._every[owned] = left_of_cells(self._cells, owned, runs, gone)
+        return bool((self._every[owned] < MOSTLY).any())
+
+
+def left_of_cells(
+    cells: Partitions, owned: NDArray[np.int64], runs: CellStarts, gone: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Return the share of rows that each cell of a shard has left, (o,) float32.
+
+    Args:
+        cells: of the version.
+        owned: (o,) int64, those of the shard, at least one.
+        runs: of its rows, which are all in the order of cells.
+        gone: (r,) int64, how many rows of each run are deleted.
+    """
+    count = cells.count
+    rows = np.bincount(runs.cells, np.diff(runs.starts.astype(np.int64)), minlength=count)[owned]
+    live = rows - np.bincount(runs.cells, gone, minlength=count)[owned]
+    is_small = rows <= SMALL * rows.mean()
+    once = np.maximum(rows, np.where(is_small, cells.rows[owned], 0))
+    left = (live / np.maximum(once, 1.0)).astype(np.float32)
+    left[once == 0] = 1.0
+    return left
 
 
 def probe_farther(

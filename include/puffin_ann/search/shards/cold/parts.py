@@ -28,6 +28,7 @@ from puffin_ann.errors import BlobFormatError, ChecksumError, FormatError, Puffi
 from puffin_ann.lake.store.ranges import Range
 from puffin_ann.lake.store.sparse_file import SparseFile
 from puffin_ann.puffin.reader import content_of
+from puffin_ann.search.shards.emptied import left_of_cells
 from puffin_ann.search.shards.opening.blobs import engine_of, least_bytes
 from puffin_ann.search.version.consistency import check_cells, check_once, check_places
 from puffin_ann.search.version.index_files import BlobPlace, VersionFiles
@@ -177,6 +178,13 @@ class OpenShard:
             raise WholeShardError(f"{self._where}: not all rows are in the order of cells")
         self.starts: CellStarts = starts
         check_cells(self._where, cells.shards, self.entry, self.starts)
+
+    def note_left(self, cells: Partitions, left: NDArray[np.float32]) -> None:
+        """Write the share of rows without a tombstone that the shard's cells have, (c,) float32."""
+        owned = np.flatnonzero(cells.shards == self.entry.shard_id)
+        if len(owned):
+            gone = np.diff(np.searchsorted(self._deleted, self.starts.starts))
+            left[owned] = left_of_cells(cells, owned, self.starts, gone)
 
     def runs(self, wanted: NDArray[np.bool_]) -> list[tuple[int, int, int]]:
         """Return cell, first ordinal and the one behind the last, of cells marked in (c,) bool."""

@@ -16,8 +16,10 @@ from puffin_ann.search.shards.cold.decide import (
     is_too_much,
     may_be_cold,
 )
-from puffin_ann.search.shards.cold.nearest_cells import nearest
+from puffin_ann.search.shards.cold.nearest_cells import nearest, scores
+from puffin_ann.search.shards.cold.parts import OpenShard
 from puffin_ann.search.shards.cold.scan import ColdShards
+from puffin_ann.search.shards.emptied import MOSTLY, probe_farther
 from puffin_ann.search.shards.opening.blobs import engine_of
 from puffin_ann.search.shards.placed import placed
 from puffin_ann.search.version.index_files import BlobPlace
@@ -58,9 +60,9 @@ class ColdTier:
     ) -> tuple[list[int], list[Source]]:
         """Return the numbers of the shards that answered, and their answers.
 
-        A query is compared with the rows of its nearest cells, as many as the build measured. What
-        other shards have of those, they are to answer. Shards without vectors are searched as
-        widely as on local disk.
+        A query is compared with the rows of its nearest cells, as many as the build measured, and
+        of more where the nearest lost most of its rows. What other shards have of those, they are
+        to answer. Shards without vectors are searched as widely as on local disk.
 
         Args:
             queries: (q, d) float32.
@@ -78,6 +80,17 @@ class ColdTier:
         if self.shards.version.routing.vectors == "none":
             return self._search_lists(queries, k, widths)
         wanted = self._nearest_cells(queries, k)
+        answered, opened = self._open(wanted)
+        if opened and self._reach_farther(queries, wanted, opened):
+            answered, opened = self._open(wanted)
+        return answered, self.shards.search(queries, k, wanted, opened)
+
+    def _open(self, wanted: NDArray[np.bool_]) -> tuple[list[int], list[OpenShard]]:
+        """Return the numbers of the shards that answer what is wanted, and those that have some.
+
+        Args:
+            wanted: (q, cells) bool, cells that each query is compared with.
+        """
         rows = self._rows_wanted(np.asarray(wanted.any(axis=0)))
         self._warm.update(self._on_disk(rows))
         entries = [self._entry(shard_id) for shard_id in rows if shard_id not in self._warm]
@@ -85,14 +98,36 @@ class ColdTier:
         opened = self.shards.open([entry for entry in entries if entry.shard_id not in brought])
         whole = {entry.shard_id for entry in entries} & self.shards.whole
         self._warm |= whole
-        sources = self.shards.search(queries, k, wanted, list(opened.values()))
         # Shards without a wanted row have nothing to answer.
         left = {entry.shard_id for entry in entries} - brought - whole
-        return [
+        answered = [
             number
             for shard_id, number in self._numbers.items()
             if shard_id in left or (shard_id not in rows and shard_id not in self._warm)
-        ], sources
+        ]
+        return answered, list(opened.values())
+
+    def _reach_farther(
+        self, queries: NDArray[np.float32], wanted: NDArray[np.bool_], opened: Sequence[OpenShard]
+    ) -> bool:
+        """Mark more cells for queries that lie in emptied ones; tell whether there are such.
+
+        Args:
+            queries: (q, d) float32.
+            wanted: (q, cells) bool, cells that each query is compared with; written.
+            opened: shards that have some of those.
+        """
+        routing, cells = self.shards.version.routing, self.shards.cells
+        left = np.ones(cells.count, np.float32)
+        for shard in opened:
+            shard.note_left(cells, left)
+        if not (left < MOSTLY).any():
+            return False
+        scored = scores(placed(queries, routing), cells.centroids)
+        asked = np.flatnonzero(left[scored.argmin(axis=1)] < MOSTLY)
+        farther = probe_farther(scored[asked], left, routing.scan_partitions)
+        wanted[asked] = (wanted[asked] | farther) & (left > 0.0)
+        return len(asked) > 0
 
     def _search_lists(
         self, queries: NDArray[np.float32], k: int, widths: NDArray[np.int64]
