@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.clustering.product_quantisation import transpose_codebook
 from puffin_ann.ann.core import blas
+from puffin_ann.ann.core.known_masks import KnownMask
 from puffin_ann.ann.core.lasting_masks import LastingMasks
 from puffin_ann.ann.core.memmap import read_only
 from puffin_ann.ann.core.metrics import METRICS, frozen
@@ -134,7 +135,7 @@ class Searcher:
         ids = np.empty((len(queries), k), np.int64)
         distances = np.empty((len(queries), k), np.float32)
         queries = frozen(queries)
-        mask, fields = _ALL, self._fields
+        mask, fields, known = _ALL, self._fields, None
         if excluded is not None:
             known = self.live_rows.masks.of(excluded)
             past = self._lasting.find(known, excluded, len(queries))
@@ -142,7 +143,7 @@ class Searcher:
                 mask = _read_only(excluded)
             else:
                 fields = past, self._fields[1]
-        effort = self._effort(probes, refined, excluded)
+        effort = self._effort(probes, refined, known)
         if threads == 1 or len(queries) <= QUERIES_A_PIECE:
             short = _run(fields, effort, queries, mask, ids, distances)
         else:
@@ -181,8 +182,10 @@ class Searcher:
         """
         found = np.empty((len(queries), wanted), np.int64)
         queries = frozen(queries)
-        mask = _ALL if excluded is None else _read_only(excluded)
-        effort = (*self._effort(probes, wanted, excluded)[:-1], 1)
+        mask, known = _ALL, None
+        if excluded is not None:
+            mask, known = _read_only(excluded), self.live_rows.masks.of(excluded)
+        effort = (*self._effort(probes, wanted, known)[:-1], 1)
         nothing = np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), np.float32)
 
         def one(at: int) -> None:
@@ -196,19 +199,16 @@ class Searcher:
         """Make at once what many searches with a mask are quicker by."""
         self._lasting.make_now(excluded)
 
-    def _effort(self, probes: int, refined: int, excluded: NDArray[np.uint8] | None) -> Fields:
-        """Return the fields of `kernels.Effort`."""
+    def _effort(self, probes: int, refined: int, known: KnownMask | None) -> Fields:
+        """Return the fields of `kernels.Effort`, by what is known of the mask."""
         probes = min(probes, self._lists.lists)
-        reach, are_nearly_all = math.inf, self._are_nearly_all(excluded)
+        # Else those that may be answered need not be where all rows are.
+        are_nearly_all = known is None or known.live * MOST >= len(self._filled.ordinals)
+        reach = math.inf
         if self._reach is not None and probes < self._lists.lists and are_nearly_all:
             reach = float(self._reach[probes - 1])
-        are_some_deleted = excluded is not None and are_nearly_all
+        are_some_deleted = known is not None and are_nearly_all
         return probes, reach, refined, AMONG_DELETED if are_some_deleted else 1
-
-    def _are_nearly_all(self, excluded: NDArray[np.uint8] | None) -> bool:
-        """Return whether so many rows may be answered that they are where all rows are."""
-        rows = len(self._filled.ordinals)
-        return excluded is None or self.live_rows.count(excluded) * MOST >= rows
 
     def _past(self, excluded: NDArray[np.uint8]) -> Fields:
         """Return the lists without the rows that may not be answered."""

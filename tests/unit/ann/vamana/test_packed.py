@@ -290,7 +290,7 @@ def test_walking_finds_what_its_reference_does(seed, keep, width):
         np.uint8(2),
         best,
         near,
-        np.empty(2 * kernels_pool.BEYOND, np.uint64),
+        np.empty(kernels_pool.fresh_room.py_func(keep), np.uint64),
         np.empty(32, np.float32),
     )
     assert is_full

@@ -30,7 +30,7 @@ def test_entering_keeps_a_pool_ascending(sizes):
 @settings(max_examples=100, deadline=None)
 def test_merging_keeps_the_nearest_candidates_ascending(nodes, full):
     pool = np.zeros(full + kernels_pool.BEYOND, np.uint64)
-    fresh = np.zeros(2 * kernels_pool.BEYOND, np.uint64)
+    fresh = np.zeros(kernels_pool.fresh_room.py_func(full), np.uint64)
     expected, size, row = [], 0, 0
     for sizes in nodes:
         for place, distance in enumerate(sizes):
@@ -46,7 +46,7 @@ def test_merging_keeps_the_nearest_candidates_ascending(nodes, full):
 
 def test_equal_candidates_of_a_damaged_node_leave_the_pool_in_order():
     pool = np.zeros(8 + kernels_pool.BEYOND, np.uint64)
-    fresh = np.zeros(2 * kernels_pool.BEYOND, np.uint64)
+    fresh = np.zeros(kernels_pool.fresh_room.py_func(8), np.uint64)
     fresh[:3] = key = candidate.py_func(np.float32(1), 7)
     size, first = kernels_pool.merge(pool, 0, 8, fresh, 3)
     assert (size, first, pool[0]) == (3, 0, key)

@@ -21,7 +21,7 @@ from puffin_ann.ann.simd.intrinsics import numbers_at, rows_at
 from puffin_ann.ann.simd.kernels_distance import dot
 from puffin_ann.ann.vamana.packed.kernels_measure import answer, error_of_codes, horizon
 from puffin_ann.ann.vamana.packed.kernels_pack import rotate
-from puffin_ann.ann.vamana.packed.kernels_pool import BEYOND, LANES
+from puffin_ann.ann.vamana.packed.kernels_pool import BEYOND, LANES, fresh_room
 from puffin_ann.ann.vamana.packed.kernels_tables import (
     PackedGraph,
     PlacedQuery,
@@ -115,7 +115,7 @@ def _room_for(candidates, gone, best, numbers, dim, bits, row_bytes):  # type: i
         np.empty(passed_room(candidates, gone) + 1 + LANES, np.uint64),
         np.empty(best + 1, np.uint64),
         np.empty(2 * candidates + best if row_bytes else 0, np.uint64),
-        np.empty(2 * BEYOND, np.uint64),
+        np.empty(fresh_room(candidates), np.uint64),
         np.empty(dim, np.float32),
         np.empty(dim, np.float32),
         np.empty(dim, np.float32),

@@ -260,7 +260,7 @@ def walk(
             expanded that are, by their squared distances, ascending.
         near: uint64, written: all of those in the order they were expanded, as far as there is
             room.
-        fresh: `(2 · BEYOND,) uint64`, scratch.
+        fresh: uint64, scratch, see `merge`.
         estimates: `(32,) float32`, scratch.
     """
     packed, numbers = nodes.bytes, nodes.numbers
