@@ -76,7 +76,8 @@ class IvfShard(StoredVectors):
             some = partial(self.search, k=k, deleted=mask, threads=threads)
             return _by_width(some, queries, width)
         probes, refined = self.effort(k, width)
-        rows, live = self.rows, searcher.live_rows.count(mask)
+        known = None if mask is None else searcher.live_rows.masks.of(mask)
+        rows, live = self.rows, self.rows if known is None else known.live
         if live < rows:
             # A list gives as much as if it had only the rows that may be answered, and those are
             # spread thinner: more lists hold the same number of them.
@@ -84,7 +85,7 @@ class IvfShard(StoredVectors):
             if live <= probes * rows // searcher.lists // SCANNED:
                 return searcher.live_rows.nearest(queries, k, deleted=mask, threads=threads)
         return searcher.search(
-            queries, k, probes=probes, refined=refined, excluded=mask, threads=threads
+            queries, k, probes=probes, refined=refined, excluded=mask, known=known, threads=threads
         )
 
     def expect(self, deleted: RowMask) -> None:

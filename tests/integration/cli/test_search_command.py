@@ -11,8 +11,8 @@ from puffin_ann.settings import settings
 from tests.support.lifecycle import builds
 
 
-def search(cli, *options: str) -> tuple[int, str, str]:
-    return cli("search", "test.demo.words", builds.INDEX, *options)
+def search(cli, *options: str, width: int = 200) -> tuple[int, str, str]:
+    return cli("search", "test.demo.words", builds.INDEX, *options, width=width)
 
 
 def test_search_by_key_leaves_the_row_itself_out(cli, keyed):
@@ -44,10 +44,9 @@ def test_several_keys_with_one_column_stand_side_by_side(cli, keyed):
     assert len([line for line in out.splitlines() if line.strip()[:2].strip().isdigit()]) == 10
 
 
-def test_of_many_keys_as_many_stand_side_by_side_as_fit(cli, keyed, monkeypatch):
-    monkeypatch.setattr("puffin_ann.cli.output.console.width", 40, raising=False)
+def test_of_many_keys_as_many_stand_side_by_side_as_fit(cli, keyed):
     keys = [part for number in range(4) for part in ("--key", f"word=w{number}")]
-    code, out, _ = search(cli, *keys, "--columns", "word", "--k", "3")
+    code, out, _ = search(cli, *keys, "--columns", "word", "--k", "3", width=40)
     assert code == 0
     assert out.count("rank") > 1
     assert len(re.findall(r"\bw\d+  \d\.\d{3}\b", out)) == 4 * 3, "nothing is cut"
