@@ -76,9 +76,9 @@ def test_rows_of_an_index_are_counted_once_where_packed_nodes_have_them():
     def cache(dimension, metric):
         return predict(shape_of(10**6, dimension, metric=metric, shards=1)).cache
 
-    # Below 64 numbers a row there are no packed nodes: unit vectors lie beside the stored ones.
-    assert cache(48, "cosine") - cache(48, "l2") == 4 * 48 * 10**6
-    assert cache(64, "cosine") == cache(64, "l2")
+    # Below 80 numbers a row there are no packed nodes: unit vectors lie beside the stored ones.
+    assert cache(64, "cosine") - cache(64, "l2") == 4 * 64 * 10**6
+    assert cache(128, "cosine") == cache(128, "l2")
 
 
 def test_inner_products_of_hnsw_are_taken_of_rows_as_they_are():

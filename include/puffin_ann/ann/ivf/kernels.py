@@ -284,8 +284,9 @@ def _search(  # type: ignore[no-untyped-def]
     stride, tiles = dimension + width, (ivf.lists + TILE - 1) // TILE
     prepared, squares, scores = scratch.prepared, scratch.squares, scratch.scores
     asked, found = scratch.asked, scratch.found
-    # To refine all rows is to compare them all: then no row is left out by its bytes.
-    by_bytes = len(rows.coded) > 0 and effort.refined < len(rows.vectors)
+    # To refine all rows is to compare them all: none is left out by its bytes, or by float32.
+    are_all = effort.refined >= len(rows.vectors)
+    by_bytes = len(rows.coded) > 0
     short = 0
     for begin in range(0, len(queries), TOGETHER):
         together = min(TOGETHER, len(queries) - begin)
@@ -303,7 +304,9 @@ def _search(  # type: ignore[no-untyped-def]
                     candidates[q, j] = -1
                 short += held < candidates.shape[1]
                 continue
-            if by_bytes:
+            if are_all:
+                best = held
+            elif by_bytes:
                 for z in range(U64(dimension)):
                     asked[z] = prepared[U64(at) + z]
                 best = refine_by_bytes(rows.metric, rows.coded, asked, found, held, k)

@@ -44,7 +44,7 @@ class VamanaParameters(Model):
         ge=4,
         le=512,
         description="Largest out-degree of a node; half of it, but 32 at least, where rows have "
-        "64 dimensions or more.",
+        "80 dimensions or more.",
     )
     L: int = Field(
         default=100,

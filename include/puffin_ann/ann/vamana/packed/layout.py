@@ -59,7 +59,7 @@ MADE_ROWS = 512
 BATCH_BYTES = 32 << 20
 """Packed nodes made before they are written."""
 
-NARROWEST = 64
+NARROWEST = 80
 """Numbers in a row of the space from which on it may have a packed node: see `packed_policy`."""
 WIDE = 256
 """Numbers in a row from which on edges have 1 bit a dimension, and rows 8 in their nodes."""
