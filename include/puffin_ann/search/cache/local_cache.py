@@ -44,6 +44,8 @@ other processes bring meanwhile counts then."""
 LOOKS_SHARE = 20
 """Below it they are looked at once in so many times what a look takes: to fill a cache with ten
 thousand shards takes no longer for each the more there are."""
+RECENT_SECONDS = 600
+"""A folder that was used since is not removed because the disk is nearly full."""
 LEFT_FREE, LEFT_FREE_BYTES = 0.05, 8 << 30
 """Share of the disk that is left to others, and bytes at most: with less of it free, each shard
 that comes has others of its size make way, as far as there are any."""
@@ -273,7 +275,11 @@ class LocalCache:
         left_free = min(LEFT_FREE_BYTES, int(LEFT_FREE * disk.total))
         short = size + left_free - disk.free
         if size and short > 0:
-            self._evict(min(size, short))
+            self._tell(
+                f"the disk of {self.root} is nearly full: shards there make way for others, and "
+                "are brought again; free some room, or set PUFFIN_ANN_CACHE_DIR"
+            )
+            self._evict(min(size, short), one_for_one=True)
 
     def _make_room(self, size: int) -> bool:
         """Have others make way for a shard of so many bytes; returns whether it may be kept."""
@@ -289,17 +295,23 @@ class LocalCache:
         self._used += size
         return short <= 0 or self._evict(short) >= short
 
-    def _evict(self, wanted: int) -> int:
+    def _evict(self, wanted: int, *, one_for_one: bool = False) -> int:
         """Remove folders used longest ago, and none that is held; returns the bytes freed.
 
-        None is removed if all would not be enough.
+        None is removed if all would not be enough. One for one, no more than is wanted is removed,
+        and nothing that was used just now: a small shard would take the place of a large one, and
+        the second shard of an index that of the first, until none is left.
         """
         freed, entries = 0, sorted(self._entries())
-        if sum(size for _, size, _ in entries) < wanted:
+        if one_for_one:
+            entries = [entry for entry in entries if entry[0] < time.time() - RECENT_SECONDS]
+        elif sum(size for _, size, _ in entries) < wanted:
             return freed
         for used_at, size, folder in entries:
             if freed >= wanted:
                 break
+            if one_for_one and freed + size > wanted:
+                continue
             if in_use.remove_unless_held(folder, used_at):
                 freed += size
                 self.statistics.evicted += 1

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from puffin_ann.lake.read.conditions.text import shortened
 from puffin_ann.search.explain.explanation import ConditionFacts, Explanation, ShardWay, Way
+from puffin_ann.wording import counted
 
 FEW = 32
 """Of fewer queries nothing is learned from the time they take, either; see `conditions.paces`."""
@@ -54,8 +55,8 @@ def _version(told: Explanation) -> Branch:
 
 def _coverage(told: Explanation) -> Branch:
     return Branch(
-        f"coverage {100 * told.coverage:.1f} %: {told.rows_covered} live rows of the index, "
-        f"{told.rows_masked} of its rows masked"
+        f"coverage {100 * told.coverage:.1f} %: {told.rows_covered:,} live rows of the index, "
+        f"{told.rows_masked:,} of its rows masked"
     )
 
 
@@ -63,22 +64,27 @@ def _condition(told: ConditionFacts) -> Branch:
     rest = told.files - told.files_out - told.files_in - told.files_included
     below = [
         Branch(
-            f"{told.files} data files: by partition and statistics {told.files_out} with no such "
-            f"row and {told.files_in} with such rows alone"
+            f"{counted(told.files, 'data file')}: by partition and statistics {told.files_out} "
+            f"with no such row and {told.files_in} with such rows alone"
         ),
-        Branch(f"{rest} files opened, {told.row_groups_read} of {told.row_groups} row groups read"),
+        Branch(
+            f"{counted(rest, 'file')} opened, {told.row_groups_read} of "
+            f"{counted(told.row_groups, 'row group')} read"
+        ),
     ]
     if told.files_included:
-        below.append(Branch(f"{told.files_included} files decided by columns in the index"))
+        below.append(
+            Branch(f"{counted(told.files_included, 'file')} decided by columns in the index")
+        )
     if told.is_kept:
         below.append(Branch("known from an earlier search: nothing was read"))
     text = shortened(" ".join(line.strip() for line in told.text.splitlines()))
-    return Branch(f"condition {text}: {told.rows_allowed} rows allowed", below)
+    return Branch(f"condition {text}: {counted(told.rows_allowed, 'row')} allowed", below)
 
 
 def _index(told: Explanation) -> Branch:
     if told.files_compared is not None:
-        return Branch(f"{told.algorithm}: {told.files_compared} data files compared")
+        return Branch(f"{told.algorithm}: {counted(told.files_compared, 'data file')} compared")
     below = list(map(_shard, told.shards))
     if told.ways_expected:
         ways = [Branch(text) for text in _expected(told.ways_expected)]
@@ -109,9 +115,8 @@ def _searched(told: Explanation) -> str:
     ids = {way.shard_id for way in told.shards}
     if ids == {None}:
         return "all shards in one go"
-    count = len(ids - {None})
     left_out = f", {told.shards_left_out} left out" if told.shards_left_out else ""
-    return f"{count} shard{'s' if count != 1 else ''} searched{left_out}"
+    return f"{counted(len(ids - {None}), 'shard')} searched{left_out}"
 
 
 def _shard(way: ShardWay) -> Branch:
@@ -122,10 +127,10 @@ def _shard(way: ShardWay) -> Branch:
         parts = [f"{'delta' if way.kind == 'delta' else 'shard'} {way.shard_id}: {_WAYS[way.way]}"]
     if way.width is not None:
         parts.append(f"width {way.width}")
-    parts.append(f"{way.rows} rows")
+    parts.append(counted(way.rows, "row"))
     if way.rows_allowed is not None:
-        parts.append(f"{way.rows_allowed} allowed")
-    parts.append(f"{way.queries} queries" if way.queries != 1 else "1 query")
+        parts.append(f"{way.rows_allowed:,} allowed")
+    parts.append(f"{way.queries:,} queries" if way.queries != 1 else "1 query")
     if way.seconds is not None:
         parts.append(_time(way.seconds))
     if way.way == "ranges":

@@ -7,6 +7,7 @@ import resource
 import shutil
 import stat
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -110,29 +111,64 @@ def test_a_file_that_grows_beyond_what_is_allowed_is_the_disks_fault(root, elsew
         pass
 
 
-def test_a_full_disk_has_other_shards_make_way(root, monkeypatch):
+def unused_for(folder, seconds):
+    """Have a folder be one that nobody used for so long; return its bytes."""
+    then = time.time() - seconds
+    os.utime(folder / MARK, (then, then))
+    return sum(path.stat().st_size for path in folder.iterdir() if path.name != MARK)
+
+
+def test_a_full_disk_has_other_shards_make_way(root, monkeypatch, caplog):
     cache = LocalCache(root)
     with cache.held("old", fill) as old:
-        pass
+        size = unused_for(old, 2 * module.RECENT_SECONDS)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(9, 9, 0))
-    with cache.held("new", fill, size=5) as new:
+    with cache.held("new", fill, size=size) as new:
         assert not old.exists()
     assert new.exists()
+    assert f"the disk of {root} is nearly full" in caplog.text
 
 
 def test_a_cache_does_not_grow_on_a_disk_that_is_nearly_full(root, monkeypatch):
     cache = LocalCache(root)
     for key in ("oldest", "old"):
-        with cache.held(key, fill):
+        with cache.held(key, fill) as folder:
+            size = unused_for(folder, 2 * module.RECENT_SECONDS)
+    most = 20 * size
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(most, most - size, size)
+    )
+    with cache.held("new", fill, size=size):
+        pass
+    assert cache.statistics.evicted == 1
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(most, 0, 2 * size)
+    )
+    with cache.held("newer", fill, size=size):
+        pass
+    assert cache.statistics.evicted == 1
+
+
+def test_on_a_full_disk_a_small_shard_takes_the_place_of_no_large_one(root, monkeypatch):
+    cache = LocalCache(root)
+    with cache.held("large", lambda folder: (folder / "data").write_bytes(bytes(5000))) as large:
+        unused_for(large, 2 * module.RECENT_SECONDS)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(9, 9, 0))
+    with cache.held("small", fill, size=100):
+        assert large.exists()
+
+
+def test_on_a_full_disk_the_shards_of_an_index_stay_side_by_side(root, monkeypatch):
+    cache = LocalCache(root)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(9, 9, 0))
+    for number in range(3):
+        with cache.held(f"shard {number}", fill, size=5000):
             pass
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1000, 950, 50))
-    with cache.held("new", fill, size=5):
-        pass
-    assert cache.statistics.evicted == 1
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1000, 940, 60))
-    with cache.held("newer", fill, size=5):
-        pass
-    assert cache.statistics.evicted == 1
+    again = LocalCache(root)
+    for number in range(3):
+        with again.held(f"shard {number}", fill, size=5000):
+            pass
+    assert (again.statistics.hits, cache.statistics.evicted) == (3, 0)
 
 
 def test_a_disk_that_other_shards_do_not_fill_costs_none_of_them(root, elsewhere, monkeypatch):
