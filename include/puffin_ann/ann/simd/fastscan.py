@@ -115,39 +115,32 @@ def pack(codes: NDArray[np.uint8], order: Order = ORDER) -> NDArray[np.uint8]:
 
 
 @inlined
+def _with_group(codes, at, tables, offset, first, second):  # type: ignore[no-untyped-def]
+    """Return sums with those of one group of codes more, of rows from 0 and from 16 on."""
+    low, ones, which = _fill_64(np.uint8(15)), _fill_64(np.uint8(1)), _which_code()
+    pair = _load_64(codes, U64(at) + offset)
+    table = _load_64(tables, offset)
+    found = look_up_64(table, either(both(pair, low), which))
+    first = add_dot_of_bytes(first, found, ones)
+    pair = _as_bytes_64(_right_4(_as_u32(pair)))
+    found = look_up_64(table, either(both(pair, low), which))
+    return first, add_dot_of_bytes(second, found, ones)
+
+
+@inlined
 def _sums_vbmi(codes, at, tables, groups):  # type: ignore[no-untyped-def]
     # A dot product waits for the sum that it adds to, four cycles or five: two groups at a time,
     # each with sums of its own, wait together.
     first = _fill_u32(np.uint32(0))
     second, third, fourth = first, first, first
-    low = _fill_64(np.uint8(15))
-    ones = _fill_64(np.uint8(1))
-    which = _which_code()
     end = U64(groups) * U64(GROUP_BYTES)
     even = end & ~U64(2 * GROUP_BYTES - 1)
     for offset in range(U64(0), even, U64(2 * GROUP_BYTES)):
-        pair = _load_64(codes, U64(at) + offset)
-        table = _load_64(tables, offset)
-        found = look_up_64(table, either(both(pair, low), which))
-        first = add_dot_of_bytes(first, found, ones)
-        pair = _as_bytes_64(_right_4(_as_u32(pair)))
-        found = look_up_64(table, either(both(pair, low), which))
-        second = add_dot_of_bytes(second, found, ones)
-        pair = _load_64(codes, U64(at) + offset + U64(GROUP_BYTES))
-        table = _load_64(tables, offset + U64(GROUP_BYTES))
-        found = look_up_64(table, either(both(pair, low), which))
-        third = add_dot_of_bytes(third, found, ones)
-        pair = _as_bytes_64(_right_4(_as_u32(pair)))
-        found = look_up_64(table, either(both(pair, low), which))
-        fourth = add_dot_of_bytes(fourth, found, ones)
+        first, second = _with_group(codes, at, tables, offset, first, second)
+        following = offset + U64(GROUP_BYTES)
+        third, fourth = _with_group(codes, at, tables, following, third, fourth)
     if even != end:
-        pair = _load_64(codes, U64(at) + even)
-        table = _load_64(tables, even)
-        found = look_up_64(table, either(both(pair, low), which))
-        first = add_dot_of_bytes(first, found, ones)
-        pair = _as_bytes_64(_right_4(_as_u32(pair)))
-        found = look_up_64(table, either(both(pair, low), which))
-        second = add_dot_of_bytes(second, found, ones)
+        first, second = _with_group(codes, at, tables, even, first, second)
     return _floats(add(first, third)), _floats(add(second, fourth))
 
 
