@@ -44,10 +44,20 @@ def test_merging_keeps_the_nearest_candidates_ascending(nodes, full):
         assert everyone.index(least) == first
 
 
-def test_equal_candidates_of_a_damaged_node_leave_the_pool_in_order():
-    pool = np.zeros(8 + kernels_pool.BEYOND, np.uint64)
-    fresh = np.zeros(kernels_pool.fresh_room.py_func(8), np.uint64)
-    fresh[:3] = key = candidate.py_func(np.float32(1), 7)
-    size, first = kernels_pool.merge(pool, 0, 8, fresh, 3)
-    assert (size, first, pool[0]) == (3, 0, key)
-    assert (np.diff(pool[:3].astype(object)) >= 0).all()
+@given(
+    nodes=st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=32), min_size=1, max_size=6),
+    full=st.integers(1, 40),
+)
+@settings(max_examples=200, deadline=None)
+def test_equal_candidates_of_a_damaged_node_count_once(nodes, full):
+    pool = np.full(full + kernels_pool.BEYOND, 2**64 - 2, np.uint64)
+    fresh = np.full(kernels_pool.fresh_room.py_func(full), 2**64 - 2, np.uint64)
+    expected, size = [], 0
+    for number, rows in enumerate(nodes):
+        keys = [int(candidate.py_func(np.float32(row), 100 * number + row)) for row in rows]
+        fresh[: len(keys)] = keys
+        everyone = sorted([*expected, *set(keys)])
+        size, first = kernels_pool.merge(pool, size, full, fresh, len(keys))
+        expected = everyone[:full]
+        assert pool[:size].tolist() == expected
+        assert first == everyone.index(min(keys))

@@ -88,12 +88,16 @@ def enter(pool: NDArray[np.uint64], size: Whole, key: np.uint64) -> Whole:
 
 @inlined
 def _sort(fresh, count):  # type: ignore[no-untyped-def]
-    """Write candidates again from `BEYOND` on, ascending: as many are before each as are less."""
+    """Write candidates again from `BEYOND` on, ascending; return how many are different.
+
+    As many are before each as are less: of equal ones, as a damaged node has them, one is written,
+    and those behind move up.
+    """
     end = (count + _LANES - U64(1)) & ~(_LANES - U64(1))
     for i in range(count, end):
         fresh[i] = NOBODY
     for i in range(count):
-        fresh[_BEYOND + i] = NOBODY  # of equal ones, as a damaged node has them, one is left
+        fresh[_BEYOND + i] = NOBODY
     for i in range(count):
         key = fresh[i]
         wanted = _fill(key)
@@ -101,6 +105,12 @@ def _sort(fresh, count):  # type: ignore[no-untyped-def]
         for at in range(U64(0), end, _LANES):
             before += bit_count(less_mask(_load(fresh, at), wanted))
         fresh[_BEYOND + before] = key
+    different = U64(0)
+    for i in range(count):
+        key = fresh[_BEYOND + i]
+        fresh[_BEYOND + different] = key
+        different += U64(key != NOBODY)
+    return different
 
 
 @kernel()
@@ -113,6 +123,8 @@ def merge(
 ) -> tuple[Whole, Whole]:
     """Merge candidates in an ascending pool that keeps `full`; return its size and the first place.
 
+    Equal candidates of a node count once: each would take a place that another one has.
+
     Args:
         pool: `(full + BEYOND,) uint64` or more, changed.
         size: candidates that it holds, at most `full`.
@@ -120,8 +132,8 @@ def merge(
         fresh: uint64, as many as `fresh_room` says, overwritten; up to 32 candidates in any order.
         count: how many, at least 1.
     """
-    size, count = U64(size), U64(count)
-    _sort(fresh, count)
+    size = U64(size)
+    count = _sort(fresh, U64(count))
     first = _place_of(pool, size, fresh[_BEYOND])
     nothing, one = _fill(U64(0)), _fill(U64(1))
     for i in range(count):
