@@ -27,12 +27,12 @@ from puffin_ann.ann.simd.vectors import (
     store_of,
     where_less,
 )
-from puffin_ann.numba_kernels import inlined
+from puffin_ann.numba_kernels import inlined, kernel
 
 TILE = GROUPS
 """Centroids measured at once: dimension by dimension, 64 numbers side by side."""
 TOGETHER = 4
-"""Queries for which a tile is read once."""
+"""Queries for which half a tile is read once."""
 
 U64, U32, F32 = np.uint64, np.uint32, np.float32
 _LOW, _LINE = np.uint64(0xFFFFFFFF), np.uint64(16)
@@ -58,78 +58,100 @@ def score_of(key):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _measure_one(query, at, centroids, tiles, dimension, out, to):  # type: ignore[no-untyped-def]
-    """As `measure` for one query."""
-    place = U64(0)
-    for tile in range(U64(tiles)):
-        squares = place + U64(dimension) * U64(TILE)
-        s0, s1 = _load(centroids, squares), _load(centroids, squares + _LINE)
-        s2, s3 = _load(centroids, squares + U64(32)), _load(centroids, squares + U64(48))
-        for z in range(U64(dimension)):
-            x = _fill(F32(-2) * query[U64(at) + z])
-            s0 = multiply_add(x, _load(centroids, place), s0)
-            s1 = multiply_add(x, _load(centroids, place + _LINE), s1)
-            s2 = multiply_add(x, _load(centroids, place + U64(32)), s2)
-            s3 = multiply_add(x, _load(centroids, place + U64(48)), s3)
-            place += U64(TILE)
+def _measure_one(doubled, at, centroids, place, dimension, out, to):  # type: ignore[no-untyped-def]
+    """Write ‖c‖² − 2⟨q, c⟩ of the centroids of a tile."""
+    squares = place + U64(dimension) * U64(TILE)
+    s0, s1 = _load(centroids, squares), _load(centroids, squares + _LINE)
+    s2, s3 = _load(centroids, squares + U64(32)), _load(centroids, squares + U64(48))
+    for z in range(U64(dimension)):
+        x = _fill(doubled[U64(at) + z])
+        s0 = multiply_add(x, _load(centroids, place), s0)
+        s1 = multiply_add(x, _load(centroids, place + _LINE), s1)
+        s2 = multiply_add(x, _load(centroids, place + U64(32)), s2)
+        s3 = multiply_add(x, _load(centroids, place + U64(48)), s3)
         place += U64(TILE)
-        end = U64(to) + tile * U64(TILE)
-        _store(out, end, s0)
-        _store(out, end + _LINE, s1)
-        _store(out, end + U64(32), s2)
-        _store(out, end + U64(48), s3)
+    _store(out, to, s0)
+    _store(out, to + _LINE, s1)
+    _store(out, to + U64(32), s2)
+    _store(out, to + U64(48), s3)
 
 
 @inlined
-def _measure_four(queries, stride, centroids, tiles, dimension, out, room):  # type: ignore[no-untyped-def]
-    """As `_measure_one` for four queries, bit for bit: half a tile of each at a time."""
-    at_1, at_2, at_3 = U64(stride), U64(2) * U64(stride), U64(3) * U64(stride)
-    for half in range(U64(2) * U64(tiles)):
-        part = (half & U64(1)) * U64(32)
-        place = (half >> U64(1)) * (U64(dimension) + U64(1)) * U64(TILE) + part
+def _measure_four(doubled, at, stride, centroids, place, squares, dimension, out, to, room):  # type: ignore[no-untyped-def]
+    """As `_measure_one` for four queries and half a tile, bit for bit."""
+    at_0 = U64(at)
+    at_1 = at_0 + U64(stride)
+    at_2 = at_1 + U64(stride)
+    at_3 = at_2 + U64(stride)
+    a0, a1 = _load(centroids, squares), _load(centroids, squares + _LINE)
+    b0, b1, c0, c1, d0, d1 = a0, a1, a0, a1, a0, a1
+    for z in range(U64(dimension)):
+        w0, w1 = _load(centroids, place), _load(centroids, place + _LINE)
+        x = _fill(doubled[at_0 + z])
+        a0, a1 = multiply_add(x, w0, a0), multiply_add(x, w1, a1)
+        x = _fill(doubled[at_1 + z])
+        b0, b1 = multiply_add(x, w0, b0), multiply_add(x, w1, b1)
+        x = _fill(doubled[at_2 + z])
+        c0, c1 = multiply_add(x, w0, c0), multiply_add(x, w1, c1)
+        x = _fill(doubled[at_3 + z])
+        d0, d1 = multiply_add(x, w0, d0), multiply_add(x, w1, d1)
+        place += U64(TILE)
+    _store(out, to, a0)
+    _store(out, to + _LINE, a1)
+    to += U64(room)
+    _store(out, to, b0)
+    _store(out, to + _LINE, b1)
+    to += U64(room)
+    _store(out, to, c0)
+    _store(out, to + _LINE, c1)
+    to += U64(room)
+    _store(out, to, d0)
+    _store(out, to + _LINE, d1)
+
+
+@kernel()
+def measure(doubled, stride, together, centroids, tiles, dimension, out):  # type: ignore[no-untyped-def]
+    """Write ‖c‖² − 2⟨q, c⟩ of every centroid, tile by tile, for some queries.
+
+    Args:
+        doubled: flat `(g, stride) float32`: −2 times the queries.
+        stride: see above.
+        together: how many there are.
+        centroids: see `kernels.InvertedLists`.
+        tiles: how many tiles of them there are.
+        dimension: d.
+        out: flat `(g, 64 · tiles) float32`, written.
+    """
+    room = U64(tiles) * U64(TILE)
+    fours = U64(together) & ~U64(TOGETHER - 1)
+    for tile in range(U64(tiles)):
+        place = tile * U64(dimension + 1) * U64(TILE)
         squares = place + U64(dimension) * U64(TILE)
-        a0, a1 = _load(centroids, squares), _load(centroids, squares + _LINE)
-        b0, b1, c0, c1, d0, d1 = a0, a1, a0, a1, a0, a1
-        for z in range(U64(dimension)):
-            w0, w1 = _load(centroids, place), _load(centroids, place + _LINE)
-            x = _fill(F32(-2) * queries[z])
-            a0, a1 = multiply_add(x, w0, a0), multiply_add(x, w1, a1)
-            x = _fill(F32(-2) * queries[at_1 + z])
-            b0, b1 = multiply_add(x, w0, b0), multiply_add(x, w1, b1)
-            x = _fill(F32(-2) * queries[at_2 + z])
-            c0, c1 = multiply_add(x, w0, c0), multiply_add(x, w1, c1)
-            x = _fill(F32(-2) * queries[at_3 + z])
-            d0, d1 = multiply_add(x, w0, d0), multiply_add(x, w1, d1)
-            place += U64(TILE)
-        end = (half >> U64(1)) * U64(TILE) + part
-        _store(out, end, a0)
-        _store(out, end + _LINE, a1)
-        _store(out, end + U64(room), b0)
-        _store(out, end + U64(room) + _LINE, b1)
-        _store(out, end + U64(2) * U64(room), c0)
-        _store(out, end + U64(2) * U64(room) + _LINE, c1)
-        _store(out, end + U64(3) * U64(room), d0)
-        _store(out, end + U64(3) * U64(room) + _LINE, d1)
+        for half in range(U64(0), U64(TILE), U64(2) * _LINE):
+            for i in range(U64(0), fours, U64(TOGETHER)):
+                to = i * room + tile * U64(TILE) + half
+                _measure_four(
+                    doubled, i * U64(stride), stride, centroids, place + half, squares + half,
+                    dimension, out, to, room,
+                )  # fmt: skip
+        for i in range(fours, U64(together)):
+            to = i * room + tile * U64(TILE)
+            _measure_one(doubled, i * U64(stride), centroids, place, dimension, out, to)
 
 
 @inlined
-def measure(queries, stride, together, centroids, tiles, dimension, out, room):  # type: ignore[no-untyped-def]
-    """Write ‖c‖² − 2⟨q, c⟩ of every centroid, for up to four queries."""
-    if together == TOGETHER:
-        _measure_four(queries, stride, centroids, tiles, dimension, out, room)
-    else:
-        for i in range(together):
-            _measure_one(queries, i * stride, centroids, tiles, dimension, out, i * room)
+def prepare(metric, queries, i, square, origin, out, doubled, at):  # type: ignore[no-untyped-def]
+    """Write a query as centroids and codes are meant: from the origin, or of length 1.
 
-
-@inlined
-def prepare(metric, queries, i, square, origin, out, at):  # type: ignore[no-untyped-def]
-    """Write a query as centroids and codes are meant: from the origin, or of length 1."""
+    And −2 times that.
+    """
     factor = F32(1)
     if metric != L2:
         factor = F32(1.0 / np.sqrt(square)) if square > 0.0 else F32(0)
     for z in range(U64(len(origin))):
-        out[U64(at) + z] = factor * (queries[i, z] - origin[z])
+        value = factor * (queries[i, z] - origin[z])
+        out[U64(at) + z] = value
+        doubled[U64(at) + z] = F32(-2) * value
 
 
 @inlined

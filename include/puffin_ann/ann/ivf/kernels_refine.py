@@ -67,14 +67,14 @@ def likely(found, count, k):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def answer(rows, queries, i, square, scratch, best, ids, distances):  # type: ignore[no-untyped-def]
+def answer(rows, queries, i, square, found, spare, best, ids, distances):  # type: ignore[no-untyped-def]
     """Write the k nearest of the best candidates by their exact distances; return how many."""
-    k, found = len(ids), scratch.found
+    k = len(ids)
     for j in range(best):
         row = found[j] & _LOW
         exact = distance(rows.metric, queries, i, square, rows.vectors, row)
         found[j] = key_of(exact + F32(0), row)
-    in_order(found, best, scratch.spare)
+    in_order(found, best, spare)
     there = min(best, k)
     for j in range(there):
         ids[j] = I64(found[j] & _LOW)

@@ -20,8 +20,8 @@ from puffin_ann.ann.ivf.kernels_lists import TILE
 from puffin_ann.ann.ivf.lists import Lists, Trained, one_in_a_byte
 from puffin_ann.ann.simd import fastscan
 
-QUERIES_A_PIECE = 64
-"""Queries that one thread takes at a time."""
+ALONE = 64
+"""So many queries one thread answers sooner than several."""
 PACKED_ROWS = 65_536
 
 AMONG_DELETED = 4
@@ -146,17 +146,15 @@ class Searcher:
             else:
                 fields = past, self._fields[1]
         effort = self._effort(probes, refined, known)
-        if threads == 1 or len(queries) <= QUERIES_A_PIECE:
+        if threads == 1 or len(queries) <= ALONE:
             short = _run(fields, effort, queries, mask, ids, distances)
         else:
-            pieces = range(0, len(queries), QUERIES_A_PIECE)
 
-            def one(at: int) -> int:
-                part = slice(at, at + QUERIES_A_PIECE)
+            def one(part: slice) -> int:
                 found = ids[part], distances[part]
                 return _run(fields, effort, queries[part], mask, *found)
 
-            short = sum(blas.parallel(one, pieces, threads))
+            short = sum(blas.parallel(one, _parts(len(queries), threads), threads))
         if short:
             self._complete(queries, excluded, ids, distances, threads)
         return ids, distances
@@ -190,11 +188,10 @@ class Searcher:
         effort = (*self._effort(probes, wanted, known)[:-1], 1)
         nothing = np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), np.float32)
 
-        def one(at: int) -> None:
-            part = slice(at, at + QUERIES_A_PIECE)
+        def one(part: slice) -> None:
             kernels.search(*self._fields, effort, queries[part], mask, *nothing, found[part])
 
-        list(blas.parallel(one, range(0, len(queries), QUERIES_A_PIECE), threads))
+        list(blas.parallel(one, _parts(len(queries), threads), threads))
         return found
 
     def expect(self, excluded: NDArray[np.uint8]) -> None:
@@ -257,6 +254,12 @@ def _run(
 ) -> int:
     short: int = kernels.search(*fields, effort, queries, excluded, ids, distances, _NO_CANDIDATES)
     return short
+
+
+def _parts(queries: int, threads: int) -> list[slice]:
+    """Return the parts of a batch that one thread takes at a time."""
+    step = max(1, min(kernels.GROUPED, -(-queries // threads)))
+    return [slice(at, at + step) for at in range(0, queries, step)]
 
 
 def _in_blocks(

@@ -145,6 +145,29 @@ def _sums_vbmi(codes, at, tables, groups):  # type: ignore[no-untyped-def]
 
 
 @inlined
+def _two_with_group(codes, at, tables_1, tables_2, offset, a, b, c, d):  # type: ignore[no-untyped-def]
+    """As `_with_group` for two queries."""
+    low, ones, which = _fill_64(np.uint8(15)), _fill_64(np.uint8(1)), _which_code()
+    pair = _load_64(codes, U64(at) + offset)
+    table_1, table_2 = _load_64(tables_1, offset), _load_64(tables_2, offset)
+    places = either(both(pair, low), which)
+    a = add_dot_of_bytes(a, look_up_64(table_1, places), ones)
+    c = add_dot_of_bytes(c, look_up_64(table_2, places), ones)
+    places = either(both(_as_bytes_64(_right_4(_as_u32(pair))), low), which)
+    b = add_dot_of_bytes(b, look_up_64(table_1, places), ones)
+    return a, b, c, add_dot_of_bytes(d, look_up_64(table_2, places), ones)
+
+
+@inlined
+def _sums_of_two_vbmi(codes, at, tables_1, tables_2, groups):  # type: ignore[no-untyped-def]
+    a = _fill_u32(np.uint32(0))
+    b, c, d = a, a, a
+    for offset in range(U64(0), U64(groups) * U64(GROUP_BYTES), U64(GROUP_BYTES)):
+        a, b, c, d = _two_with_group(codes, at, tables_1, tables_2, offset, a, b, c, d)
+    return _floats(a), _floats(b), _floats(c), _floats(d)
+
+
+@inlined
 def _sums_avx2(codes, at, tables, groups):  # type: ignore[no-untyped-def]
     # Pairs of bytes are added as one number of 16 bits, and their high bytes once more alone; what
     # the high ones have put into the sum is taken off at the end. So nothing is masked in the loop.
@@ -168,6 +191,36 @@ def _sums_avx2(codes, at, tables, groups):  # type: ignore[no-untyped-def]
         total_1 = add(total_1, _lanes_in_order(subtract(both_1, _left_8(high_1)), high_1))
         total_2 = add(total_2, _lanes_in_order(subtract(both_2, _left_8(high_2)), high_2))
     return total_1, total_2
+
+
+@inlined
+def _sums_of_two_avx2(codes, at, tables_1, tables_2, groups):  # type: ignore[no-untyped-def]
+    zero = _fill_floats(F32(0))
+    total_1, total_2, total_3, total_4 = zero, zero, zero, zero
+    low = _fill_32(np.uint8(15))
+    for begin in range(U64(0), U64(groups), _SAFE_GROUPS):
+        end = min(begin + _SAFE_GROUPS, U64(groups))
+        none = _fill_u16(np.uint16(0))
+        both_1, both_2, high_1, high_2 = none, none, none, none
+        both_3, both_4, high_3, high_4 = none, none, none, none
+        for offset in range(begin * U64(GROUP_BYTES), end * U64(GROUP_BYTES), U64(32)):
+            pair = _load_32(codes, U64(at) + offset)
+            table_1, table_2 = _load_32(tables_1, offset), _load_32(tables_2, offset)
+            places = both(pair, low)
+            found = _as_u16(look_up_halves(table_1, places))
+            both_1, high_1 = add(both_1, found), add(high_1, _right_8(found))
+            found = _as_u16(look_up_halves(table_2, places))
+            both_3, high_3 = add(both_3, found), add(high_3, _right_8(found))
+            places = both(_as_bytes_32(_right_4(_as_u16(pair))), low)
+            found = _as_u16(look_up_halves(table_1, places))
+            both_2, high_2 = add(both_2, found), add(high_2, _right_8(found))
+            found = _as_u16(look_up_halves(table_2, places))
+            both_4, high_4 = add(both_4, found), add(high_4, _right_8(found))
+        total_1 = add(total_1, _lanes_in_order(subtract(both_1, _left_8(high_1)), high_1))
+        total_2 = add(total_2, _lanes_in_order(subtract(both_2, _left_8(high_2)), high_2))
+        total_3 = add(total_3, _lanes_in_order(subtract(both_3, _left_8(high_3)), high_3))
+        total_4 = add(total_4, _lanes_in_order(subtract(both_4, _left_8(high_4)), high_4))
+    return total_1, total_2, total_3, total_4
 
 
 @inlined
@@ -196,6 +249,13 @@ def _sums_portable(codes, at, tables, groups):  # type: ignore[no-untyped-def]
     return total_1, total_2
 
 
+@inlined
+def _sums_of_two_portable(codes, at, tables_1, tables_2, groups):  # type: ignore[no-untyped-def]
+    first, second = _sums_portable(codes, at, tables_1, groups)
+    third, fourth = _sums_portable(codes, at, tables_2, groups)
+    return first, second, third, fourth
+
+
 SUMS: Mapping[SimdLevel, Any] = {
     "vbmi": _sums_vbmi,
     "avx2": _sums_avx2,
@@ -209,7 +269,15 @@ is `(4 · groups, 16)`, where those that fill up the last group are 0. Exact on 
 are whole numbers below 2²⁴.
 """
 
-block_sums = SUMS[LEVEL]
+SUMS_OF_TWO: Mapping[SimdLevel, Any] = {
+    "vbmi": _sums_of_two_vbmi,
+    "avx2": _sums_of_two_avx2,
+    "portable": _sums_of_two_portable,
+}
+"""By level: the same by the tables of two queries, `sums(codes, at, tables_1, tables_2, groups)`:
+what codes are taken apart by is done once."""
+
+block_sums, block_sums_of_two = SUMS[LEVEL], SUMS_OF_TWO[LEVEL]
 
 
 @kernel()

@@ -11,6 +11,9 @@ store = store_of(F32X16)
 LEVELS = {"vbmi": ["vbmi", "avx2", "portable"], "avx2": ["avx2", "portable"]}
 HERE = LEVELS.get(LEVEL, ["portable"])
 vbmi, avx2, portable = (fastscan.SUMS[level] for level in ("vbmi", "avx2", "portable"))
+two_vbmi, two_avx2, two_portable = (
+    fastscan.SUMS_OF_TWO[level] for level in ("vbmi", "avx2", "portable")
+)
 
 
 @njit
@@ -37,6 +40,31 @@ def scan_portable(codes, blocks, tables, groups, out):
         store(out, b * 32 + 16, second)
 
 
+@njit
+def scan_two_vbmi(codes, blocks, one, two, groups, out):
+    for b in range(np.uint64(blocks)):
+        found = two_vbmi(codes, b * groups * 64, one, two, groups)
+        for i in range(4):
+            store(out, b * 64 + 16 * i, found[i])
+
+
+@njit
+def scan_two_avx2(codes, blocks, one, two, groups, out):
+    for b in range(np.uint64(blocks)):
+        found = two_avx2(codes, b * groups * 64, one, two, groups)
+        for i in range(4):
+            store(out, b * 64 + 16 * i, found[i])
+
+
+@njit
+def scan_two_portable(codes, blocks, one, two, groups, out):
+    for b in range(np.uint64(blocks)):
+        found = two_portable(codes, b * groups * 64, one, two, groups)
+        for i in range(4):
+            store(out, b * 64 + 16 * i, found[i])
+
+
+SCANS_OF_TWO = {"vbmi": scan_two_vbmi, "avx2": scan_two_avx2, "portable": scan_two_portable}
 SCANS = {"vbmi": scan_vbmi, "avx2": scan_avx2, "portable": scan_portable}
 
 
@@ -57,6 +85,25 @@ def test_sums_of_chosen_bytes_are_exact_on_every_level(level, count, greatest):
     SCANS[level](packed.reshape(-1), blocks, room, np.uint64(groups), out)
     wanted = tables[np.arange(count), codes].sum(axis=1, dtype=np.int64)
     np.testing.assert_array_equal(out[:70], wanted)
+
+
+@pytest.mark.parametrize("level", HERE)
+@pytest.mark.parametrize("count", [1, 8, 50, 260, 1024])
+def test_sums_for_two_queries_are_those_of_each(level, count):
+    random = np.random.default_rng(count)
+    codes = random.integers(0, 16, (70, count)).astype(np.uint8)
+    tables = random.integers(0, 256, (2, count, 16)).astype(np.uint8)
+    tables[0, count // 2 :] = 255
+    packed = fastscan.pack(codes, fastscan.ORDERS[level])
+    blocks, groups, _ = packed.shape
+    room = np.zeros((2, groups * 64), np.uint8)
+    room[:, : 16 * count] = tables.reshape(2, -1)
+    out = np.empty((blocks, 2, 32), np.float32)
+    flat = packed.reshape(-1)
+    SCANS_OF_TWO[level](flat, blocks, room[0], room[1], np.uint64(groups), out.reshape(-1))
+    for query in range(2):
+        wanted = tables[query, np.arange(count), codes].sum(axis=1, dtype=np.int64)
+        np.testing.assert_array_equal(out[:, query].reshape(-1)[:70], wanted)
 
 
 @njit
