@@ -320,6 +320,8 @@ def _by_width(
     """Search for the queries of each width at a time, `(q,)`: a scan has one effort for all."""
     if not len(queries):
         return search(queries, width=1)
+    if len(queries) == 1 or widths.min() == widths.max():
+        return search(queries, width=int(widths[0]))
     groups = [np.flatnonzero(widths == width) for width in np.unique(widths)]
     found = [search(queries[group], width=int(widths[group[0]])) for group in groups]
     back = np.argsort(np.concatenate(groups))

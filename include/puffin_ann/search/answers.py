@@ -1,7 +1,7 @@
 """Answers of one version of an index as tables, their columns from wherever they are."""
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +14,11 @@ from puffin_ann.search.included.answers import RowPlaces, kept_values
 from puffin_ann.search.included.kept_columns import KeptColumns
 from puffin_ann.search.merge import Merged, Source, in_shards, keys_of
 from puffin_ann.search.range_search import Pairs
-from puffin_ann.search.results import SearchReport, Texts, answer_table
+from puffin_ann.search.results import SearchReport, Texts, answer_table, array_of
 from puffin_ann.search.version.snapshot_view import SnapshotView
+
+KEPT_NUMBERS = 4096
+"""Of so few answers at most, numbers of queries and ranks are kept: others have the same."""
 
 
 class Answers:
@@ -46,28 +49,35 @@ class Answers:
                 has them of.
             report: of the answer.
         """
-        there = merged.sources >= 0
-        query, rank = there.nonzero()
-        # Most often all are there, and a view of them will do.
-        some = slice(None) if len(query) == there.size else there.ravel()
-        origin, ordinals = merged.sources.ravel()[some], merged.ordinals.ravel()[some]
-        distances = merged.distances.ravel()[some]
+        sources_of, ordinals = merged.sources, merged.ordinals.ravel()
+        distances, origin = merged.distances.ravel(), sources_of.ravel()
+        if sources_of.size and sources_of.min() >= 0:  # most often as many are there as are wanted
+            query, rank = _numbers_of(*sources_of.shape)
+        else:
+            there = sources_of >= 0
+            of_query, of_rank = there.nonzero()
+            query, rank = (
+                array_of(of_query.astype(np.int32)),
+                array_of((of_rank + 1).astype(np.int32)),
+            )
+            some = there.ravel()
+            origin, ordinals, distances = origin[some], ordinals[some], distances[some]
         keys = keys_of(sources, origin, ordinals)
-        rank += 1
         in_shard = partial(in_shards, sources, origin, ordinals)
         return self._of_rows(query, rank, distances, keys, in_shard, columns, report)
 
     def of_pairs(self, pairs: Pairs, columns: Sequence[str], report: SearchReport) -> pa.Table:
         """Return pairs as they are given; see `of_nearest`."""
+        query, rank = array_of(pairs.query.astype(np.int32)), array_of(pairs.rank.astype(np.int32))
         return self._of_rows(
-            pairs.query, pairs.rank, pairs.distances, pairs.keys,
-            lambda: (pairs.shards, pairs.ordinals), columns, report,
+            query, rank, pairs.distances, pairs.keys, lambda: (pairs.shards, pairs.ordinals),
+            columns, report,
         )  # fmt: skip
 
     def _of_rows(
         self,
-        query: NDArray[np.int64],
-        rank: NDArray[np.int64],
+        query: pa.Array,
+        rank: pa.Array,
         distances: NDArray[np.float32],
         keys: NDArray[np.int64],
         in_shard: Callable[[], tuple[NDArray[np.int64], NDArray[np.int64]]],
@@ -107,3 +117,16 @@ class Answers:
     def _paths(self) -> Texts:
         """Of the data files, by rank."""
         return Texts(self._view.files)
+
+
+def _numbers_of(queries: int, k: int) -> tuple[pa.Array, pa.Array]:
+    """Return the number of the query and the rank of each of k answers to all, as int32."""
+    return (_kept_numbers if queries * k <= KEPT_NUMBERS else _numbers)(queries, k)
+
+
+def _numbers(queries: int, k: int) -> tuple[pa.Array, pa.Array]:
+    query, rank = np.divmod(np.arange(queries * k, dtype=np.int32), np.int32(k))
+    return array_of(query), array_of(rank + np.int32(1))
+
+
+_kept_numbers = lru_cache(64)(_numbers)

@@ -100,6 +100,8 @@ def checked_columns(columns: Iterable[str]) -> tuple[str, ...]:
     Raises:
         QueryError: they are no names, or there is one that it cannot have.
     """
+    if isinstance(columns, tuple) and not columns:
+        return ()
     if isinstance(columns, str | bytes):  # iterable, too: by letters
         name = columns if isinstance(columns, str) else columns.decode(errors="replace")
         raise QueryError(f"columns is {columns!r}; it takes a list of names: [{name!r}]")
@@ -181,8 +183,8 @@ def answer_table(
     table: Table,
     files: Texts,
     sizes: NDArray[np.int64],
-    query: NDArray[np.int64],
-    rank: NDArray[np.int64],
+    query: pa.Array,
+    rank: pa.Array,
     distances: NDArray[np.float32],
     keys: NDArray[np.int64],
     columns: Sequence[str],
@@ -196,8 +198,8 @@ def answer_table(
         table: of the rows.
         files: locations of data files, by rank.
         sizes: bytes of each.
-        query: (n,) int64, number of the query that each row answers.
-        rank: (n,) int64, place among the answers to it.
+        query: (n,) int32, number of the query that each row answers.
+        rank: (n,) int32, place among the answers to it, from 1.
         distances: (n,) float32.
         keys: (3, n) int64: rank of the file, row group and row offset.
         columns: to fetch.
@@ -213,7 +215,7 @@ def answer_table(
         ],
         fields=_LOCATOR_FIELDS,
     )
-    own = [array_of(query.astype(np.int32)), array_of(rank.astype(np.int32)), array_of(distances)]
+    own = [query, rank, array_of(distances)]
     fields: tuple[pa.Field, ...] = ()
     if columns:
         reader = ColumnReader(table, columns, schema)

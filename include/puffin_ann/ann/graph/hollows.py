@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.core.metrics import Metric
+from puffin_ann.ann.core.metrics import Metric, frozen
 from puffin_ann.ann.exact import brute_force
 from puffin_ann.ann.graph.arguments import Adjacency
+from puffin_ann.ann.graph.kernels_hollows import count_nearer
 
 INSIDE = 7 / 8
 """Share of a deleted row's neighbours that are deleted, too, from which on it lies within others:
@@ -34,7 +35,7 @@ class Hollows:
     """Rows from within clusters of deleted ones.
 
     Attributes:
-        vectors: `(s, d) float32`, theirs.
+        vectors: `(s, d) float32`, theirs, read-only.
         each: rows from within clusters that one of them stands for.
         near: distance of a live row, from which on a query may lie within: these rows have none
             nearer.
@@ -77,7 +78,7 @@ class Hollows:
         """Tell the same of one query, `(1, d) float32`, in as few steps as can be."""
         if nearest < self.near:
             return False
-        nearer = np.count_nonzero(metric.distances(query, self.vectors) < nearest)
+        nearer = count_nearer(metric.code, frozen(query), self.vectors, nearest)
         least = min(NEARER, len(self.vectors))
         return bool(nearer >= least and nearer * self.each >= TIMES * kept)
 
@@ -111,4 +112,4 @@ def find(
     chosen = np.sort(np.random.default_rng(len(rows)).choice(rows, count, replace=False))
     within = np.array(vectors[chosen])
     _, apart = brute_force.search(within, vectors, 1, metric.name, allowed=deleted == 0)
-    return Hollows(within, len(rows) / count, float(apart.min()))
+    return Hollows(frozen(within), len(rows) / count, float(apart.min()))

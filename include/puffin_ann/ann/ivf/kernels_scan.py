@@ -47,7 +47,7 @@ ROUNDED = np.float32(2.0**-22)
 SHARED = 2
 """So many queries look through each list on average, where lists are scanned for all at once."""
 FIRST = 16
-"""One in so many of a query's lists is scanned before, so that few rows of others are candidates."""
+"""One in so many of a query's lists is scanned before: its rows tell which others are too far."""
 NONE = np.int32(-1)
 
 U64, I32, I64, F32 = np.uint64, np.int32, np.int64, np.float32

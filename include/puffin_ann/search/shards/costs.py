@@ -12,7 +12,7 @@ from puffin_ann.ann.exact.kernels_coding import BLOCK
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.expected import ASKED, CALLED_FOR_COPIES, SEARCHED
-from puffin_ann.search.conditions.paces import Work, note
+from puffin_ann.search.conditions.paces import LEAST_QUERIES, Work, note
 from puffin_ann.search.explain.explanation import Among, Way, way_of
 from puffin_ann.search.version.index_version import IndexVersion
 
@@ -131,6 +131,8 @@ class Costs:
     def note_walk(self, widths: NDArray[np.int64], k: int, seconds: float, threads: int) -> None:
         """Learn from a search of shards that took so long, unless the table was read for it.
 
+        Of few queries nothing is learnt; see `paces`.
+
         Args:
             widths: (shards, q) int64, how widely each was searched.
             k: rows that each gave.
@@ -139,7 +141,7 @@ class Costs:
         """
         algorithm, queries = self._routing.algorithm, widths.shape[1]
         is_whole = self._routing.vectors == "float32"
-        if algorithm not in ways.WIDTH or not queries or not is_whole:
+        if queries < LEAST_QUERIES or algorithm not in ways.WIDTH or not is_whole:
             return
         width, rows = widths.sum() / queries, k * np.count_nonzero(widths) / queries
         cost = ways.sifted(algorithm, self._routing.dimension, float(width), float(rows), queries)

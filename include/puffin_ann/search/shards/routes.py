@@ -272,8 +272,11 @@ class Routes:
 
     def _everywhere(self, queries: int) -> NDArray[np.float32]:
         """Return (queries, shards) float32 as `nearest` does, of every shard."""
-        shares = np.where(self.is_delta, np.float32(NEAREST_SHARE), np.float32(1.0))
-        return np.tile(shares, (queries, 1))
+        return np.repeat(self._of_every_shard, queries, axis=0)
+
+    @cached_property
+    def _of_every_shard(self) -> NDArray[np.float32]:
+        return np.where(self.is_delta, np.float32(NEAREST_SHARE), np.float32(1.0))[None]
 
     @cached_property
     def routed(self) -> Fields:

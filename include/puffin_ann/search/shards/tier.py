@@ -107,7 +107,7 @@ class ShardTier:
                 brought first.
         """
         as_built = width is None and probe_partitions is None and allowed is None
-        by_ranges = as_built and self._mode != "full"
+        by_ranges = as_built and self._mode != "full" and not self._opened.are_all_open
         if allowed is not None:
             allowed.asked += len(queries)
             if self._opened.are_all_open:

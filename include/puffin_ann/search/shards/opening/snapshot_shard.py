@@ -124,21 +124,33 @@ class SnapshotShard:
             way: to answer under a condition; None: the one that is expected to cost least.
         """
         self.is_untouched = False
-
-        def ask(some: NDArray[np.float32], wide: NDArray[np.int64]) -> Answers:
-            if self._algorithm == EXACT:
-                return self.nearest(some, k, threads, allowed)
-            if allowed is not None and self._compares(allowed, wide, way):
-                rows = self.allowed(allowed)
-                if self._in_place(allowed, len(some)):
-                    return self.nearest(some, k, threads, allowed)
-                return rows.nearest(self.loaded.engine, some, k, threads)
-            if allowed is not None:
-                wide = np.maximum(wide, self._passing(allowed))
-            excluded = self.excluded(allowed)
-            return self.loaded.engine.search(some, k, width=wide, deleted=excluded, threads=threads)
-
+        ask = partial(self._ask, k=k, threads=threads, allowed=allowed, way=way)
         return _of_those_asking(ask, queries, widths)
+
+    def _ask(
+        self,
+        queries: NDArray[np.float32],
+        widths: NDArray[np.int64],
+        *,
+        k: int,
+        threads: int,
+        allowed: AllowedRows | None,
+        way: ways.Way | None,
+    ) -> Answers:
+        """Return answers to queries that all have a width; see `search`."""
+        if self._algorithm == EXACT:
+            return self.nearest(queries, k, threads, allowed)
+        if allowed is not None and self._compares(allowed, widths, way):
+            rows = self.allowed(allowed)
+            if self._in_place(allowed, len(queries)):
+                return self.nearest(queries, k, threads, allowed)
+            return rows.nearest(self.loaded.engine, queries, k, threads)
+        if allowed is not None:
+            widths = np.maximum(widths, self._passing(allowed))
+        excluded = self.excluded(allowed)
+        return self.loaded.engine.search(
+            queries, k, width=widths, deleted=excluded, threads=threads
+        )
 
     def sift(
         self,

@@ -69,7 +69,7 @@ class FewQueries:
         self._several: Several | None = None
         self._sieves: _Sieves | None = None
         self._calls = self._refused = 0
-        if len(there) > 1 and len(shards) <= MOST_SHARDS:
+        if there and len(shards) <= MOST_SHARDS:
             from puffin_ann.ann.vamana import several  # others' searches have no use of it
 
             mine = [shards[at] for at in self.numbers]
