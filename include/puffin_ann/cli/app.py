@@ -46,19 +46,38 @@ PROGRAM = "puffin-ann"
 """Also of whoever calls it by `python -m puffin_ann`."""
 
 
+UsageError: Any = typer.BadParameter.__mro__[1]
+"""What Typer raises for arguments that are too many, which it has no public name for."""
+
+
 class _Commands(TyperGroup):
-    """Commands whose options are refused in the words of this program, not of pydantic."""
+    """Commands whose options are refused in the words of this program, not of pydantic.
+
+    Where an argument is missing, or there is one too many, an example is told: commands that work
+    on what is declared take the name of an index, those that work on a table take that before it.
+    """
 
     def invoke(self, ctx: Any) -> Any:
         """Carry out the command that was given."""
         try:
             return super().invoke(ctx)
-        except typer.BadParameter as error:
+        except UsageError as error:
             if isinstance(error.__cause__, ValidationError):
                 (found, *_) = error.__cause__.errors()
                 value = "" if found["type"] == "value_error" else f"{found['input']!r}: "
                 error.message = value + refusal_in_words(found).rstrip(".")
+            told = error.format_message()
+            example = _example_of(error.ctx)
+            if example and told.startswith(("Missing argument", "Got unexpected extra argument")):
+                raise UsageError(f"{told.rstrip('.')}; for example: {example}", error.ctx) from None
             raise
+
+
+def _example_of(context: Any) -> str:
+    """Return the first example in the help of a command; empty if there is none."""
+    helped = "" if context is None else context.command.help or ""
+    example = helped.partition("Example: ")[2].partition("\n\n")[0]
+    return " ".join(example.replace("\\", " ").split())
 
 
 LOGGED = "%(levelname)s %(name)s: %(message)s"

@@ -91,7 +91,9 @@ def show_answers(answers: "pa.Table", labels: list[str], columns: list[str]) -> 
         columns: of the table, that were asked for.
     """
     if len(columns) == 1 and len(labels) > 1:
+        console.print(f"nearest {columns[0]}, with distance")
         for grid in _side_by_side(answers, labels, columns[0]):
+            console.print()
             console.print(grid)
         return
     grid = Grid()
@@ -135,10 +137,10 @@ def _side_by_side(answers: "pa.Table", labels: list[str], column: str) -> Iterat
     left = list(range(len(labels)))
     while left:
         fitting = len(left)
-        grid = _grid_of(cells, labels, column, ranks, left)
+        grid = _grid_of(cells, labels, ranks, left)
         while fitting > 1 and console.measure(grid, options=unbounded).maximum > console.width:
             fitting -= 1
-            grid = _grid_of(cells, labels, column, ranks, left[:fitting])
+            grid = _grid_of(cells, labels, ranks, left[:fitting])
         yield grid
         left = left[fitting:]
 
@@ -146,11 +148,11 @@ def _side_by_side(answers: "pa.Table", labels: list[str], column: str) -> Iterat
 def _grid_of(
     cells: Mapping[tuple[int, int], str],
     labels: list[str],
-    column: str,
     ranks: range,
     queries: list[int],
 ) -> Grid:
-    grid = Grid(title=f"nearest {column}, with distance", title_justify="left", box=SIMPLE_HEAD)
+    # Without edges four columns of words fit a terminal of 80.
+    grid = Grid(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     grid.add_column("rank", justify="right", no_wrap=True, min_width=4)
     for query in queries:
         grid.add_column(labels[query], no_wrap=True)

@@ -39,6 +39,20 @@ def test_inspect_shows_any_puffin_file(cli, keyed, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("arguments", "example"),
+    [
+        (["evaluate", "test.demo.words", "words"], "puffin-ann evaluate glove_words"),
+        (["plan", "words"], "puffin-ann plan demo.glove.words glove_words"),
+        (["inspect"], 'puffin-ann inspect "$(ls -t .local/'),
+    ],
+)
+def test_arguments_too_many_or_too_few_are_answered_by_an_example(cli, arguments, example):
+    code, _, err = cli(*arguments)
+    assert code == 2
+    assert "; for example: " + example in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
     "command", ["build", "search", "status", "inspect", "plan", "history", "drop"]
 )
 def test_every_command_has_help_with_an_example(cli, command):

@@ -49,7 +49,14 @@ def test_of_many_keys_as_many_stand_side_by_side_as_fit(cli, keyed):
     code, out, _ = search(cli, *keys, "--columns", "word", "--k", "3", width=40)
     assert code == 0
     assert out.count("rank") > 1
+    assert out.count("with distance") == 1
     assert len(re.findall(r"\bw\d+  \d\.\d{3}\b", out)) == 4 * 3, "nothing is cut"
+
+
+def test_four_words_stand_side_by_side_in_a_terminal_of_80_columns(cli, keyed):
+    keys = [part for number in range(4) for part in ("--key", f"word=w{number}")]
+    _, out, _ = search(cli, *keys, "--columns", "word", "--k", "3", width=57)
+    assert out.count("rank") == 1, "no edges take the room of a word"
 
 
 def test_search_by_vectors_of_a_file(cli, keyed, tmp_path):

@@ -145,9 +145,9 @@ def _assign(runner: Runner, workspace: Workspace) -> Assigned:
     (summary,) = run_each(summing, run, assigning.summarise, [outcomes])
     document = assigning.assigned(workspace.build_plan, outcomes, summary, time.monotonic() - began)
     log.info(
-        "assign: %d rows of %d files in %.1f s; %d deleted, skipped: %s",
-        document.rows,
-        len(workspace.build_plan.files),
+        "assign: %s of %s in %.1f s; %d deleted, skipped: %s",
+        counted(document.rows, "row"),
+        counted(len(workspace.build_plan.files), "file"),
         document.seconds,
         document.deleted,
         document.skipped or "none",
@@ -201,10 +201,10 @@ def _build_group(runner: Runner, workspace: Workspace, group: str) -> BuiltGroup
     built = tuple(run_each(runner, workspace.run, build, shards, size=size))
     for shard in built:
         log.info(
-            "build: shard %d, %d rows, %d bytes in %.1f s",
+            "build: shard %d, %s, %s in %.1f s",
             shard.shard_id,
-            shard.rows,
-            shard.bytes,
+            counted(shard.rows, "row"),
+            counted(shard.bytes, "byte"),
             shard.seconds,
         )
     document = BuiltGroup(shards=built, seconds=time.monotonic() - began)

@@ -30,12 +30,12 @@ def publish(run: RunRef) -> PublishedVersion:
         with leases.publishing(workspace.table, owner, f"publish {run.index}"):
             published = publish_run(Workspace.open(run))
     log.info(
-        "publish: run %s is snapshot %d, file %s; %d bytes written, %d copied",
+        "publish: run %s is snapshot %d, file %s; %s bytes written, %s copied",
         run.run_id,
         published.snapshot_id,
         published.path,
-        published.bytes_written,
-        published.bytes_copied,
+        f"{published.bytes_written:,}",
+        f"{published.bytes_copied:,}",
     )
     if published.undone:
         log.warning("publish: left undone: %s", published.undone)

@@ -98,7 +98,7 @@ def _content_lines(content: dict[str, Any]) -> Iterator[tuple[str, str]]:
         return
     yield "format", content["version"]
     for name, value in content["head"].items():
-        yield name.replace("_", " "), f"{value:.6g}" if isinstance(value, float) else str(value)
+        yield name.replace("_", " "), _shown(name, value)
     for item in content.get("shards", []):
         deleted = f", {item['tombstones']:,} of them deleted" if item["tombstones"] else ""
         name = f"{'delta' if item['kind'] == 'delta' else 'shard'} {item['shard_id']}"
@@ -112,3 +112,13 @@ def _content_lines(content: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"trial of {item.get('algorithm', '?')}", ", ".join(figures)
     sections = (f"{section['kind']} {section['length']:,}" for section in content["sections"])
     yield "sections", ", ".join(sections)
+
+
+def _shown(name: str, value: Any) -> str:
+    """Return a value of a head as people read it: counts in thousands, names of snapshots whole."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    is_count = (
+        isinstance(value, int) and not isinstance(value, bool) and "id" not in name.split("_")
+    )
+    return f"{value:,}" if is_count and "snapshot" not in name else str(value)
