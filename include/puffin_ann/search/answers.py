@@ -126,7 +126,10 @@ def _numbers_of(queries: int, k: int) -> tuple[pa.Array, pa.Array]:
 
 def _numbers(queries: int, k: int) -> tuple[pa.Array, pa.Array]:
     query, rank = np.divmod(np.arange(queries * k, dtype=np.int32), np.int32(k))
-    return array_of(query), array_of(rank + np.int32(1))
+    rank += np.int32(1)
+    for numbers in (query, rank):  # they are shared: nobody may write to them through an answer
+        numbers.flags.writeable = False
+    return array_of(query), array_of(rank)
 
 
 _kept_numbers = lru_cache(64)(_numbers)

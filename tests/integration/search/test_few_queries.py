@@ -124,6 +124,31 @@ def test_masks_are_held_while_they_are_read(with_a_small_shard):
         assert len(set(places)) == K
 
 
+def test_refusals_do_not_decide_for_all_searches_after_them(with_a_small_shard):
+    table, vectors = with_a_small_shard
+    index = open_index(table, builds.INDEX)
+    index.warm()
+    for _ in range(4):
+        index.search(vectors[:1], K, width=1 << 20)  # all rows are compared
+    few = index._shards._few
+    refused = few._refused
+    assert refused >= 2
+    calls = few._calls
+    for number in range(40):
+        index.search(vectors[number : number + 1] + np.float32(0.01), K)
+    assert few._calls == calls + 40
+    assert few._refused == refused, "they were asked again, and answered"
+    assert 4 * few._refused < few._calls
+
+
+def test_answers_share_nothing_that_can_be_written_to(with_a_small_shard):
+    table, vectors = with_a_small_shard
+    index = open_index(table, builds.INDEX)
+    for name in ("query", "rank"):
+        (chunk,) = index.search(vectors[:2], K).column(name).chunks
+        assert not any(buffer and buffer.is_mutable for buffer in chunk.buffers())
+
+
 def places_and_distances(answers):
     locators = answers["locator"].to_pylist()
     return [tuple(locator.values()) for locator in locators], answers["distance"].to_pylist()

@@ -236,7 +236,7 @@ def search(
     count, width = ivf.words.shape[0], ivf.words.shape[1]
     stride, room = dimension + width, (ivf.lists + TILE - 1) // TILE * TILE
     table, most = (count + GROUP - 1) // GROUP * GROUP_BYTES, sorted_lists(effort, ivf.lists)
-    wanted = 2 * effort.among * effort.refined + 2 * BLOCK
+    wanted = 2 * min(effort.among * effort.refined, len(ivf.ordinals)) + 2 * BLOCK
     each = 8 * stride + table + 4 * room + 12 * most + 8 * wanted
     group = max(1, min(GROUPED, len(queries), GROUPED_BYTES // each))
     scratch = Scratch(

@@ -44,6 +44,8 @@ FAR = np.float32(3e38)
 """Scores from here on are not looked at: there is no row, or numbers were too large."""
 ROUNDED = np.float32(2.0**-22)
 """By how much of either a sum of two numbers can be off, and a difference of it and one of them."""
+LEAST = np.float32(1e-37)
+"""And where both are 0, or so small that this share of them is."""
 SHARED = 2
 """So many queries look through each list on average, where lists are scanned for all at once."""
 FIRST = 16
@@ -61,7 +63,7 @@ _load, _store, _fill = load_of(F32X16), store_of(F32X16), fill_of(F32X16)
 @inlined
 def _bound(limit, base):  # type: ignore[no-untyped-def]
     """Return what scores without the base are below, if they are not above the limit with it."""
-    return (limit - base) + ROUNDED * (abs(limit) + abs(base))
+    return (limit - base) + (ROUNDED * (abs(limit) + abs(base)) + LEAST)
 
 
 @inlined

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from puffin_ann.ann.ivf import kernels, kernels_scan
-from puffin_ann.ann.ivf.lists import fill, train
+from puffin_ann.ann.ivf.lists import Trained, fill, train
 from puffin_ann.ann.ivf.search import Searcher, inverse_norms
 
 WIDTH, LISTS, K = 12, 24, 10
@@ -87,6 +87,24 @@ def test_which_queries_are_together_changes_no_answer(searchers):
         np.testing.assert_array_equal(whole[at], np.concatenate([part[at] for part in parts]))
     threaded = searcher.search(asked, K, probes=12, refined=15, threads=2)
     np.testing.assert_array_equal(whole[0], threaded[0])
+
+
+def test_equal_scores_of_nothing_are_told_apart_alike():
+    """Where limit, base and scores are all 0, the least rows are candidates however scanned."""
+    random = np.random.default_rng(0)
+    axis = np.arange(-3.0, 4.0)
+    places = np.stack(np.meshgrid(axis, axis, indexing="ij"), -1).reshape(-1, 2)
+    places = random.permutation(places.astype(np.float32))
+    offsets, words = np.array([0, 1, 2], np.uint32), np.zeros((2, 16, 1), np.float32)
+    trained = Trained("l2", False, 1.0, np.zeros(2, np.float32), places, offsets, words)
+    for wanted in (3, 19, 45, 70, 110):
+        rows = random.permutation(np.repeat(places, 20, axis=0))
+        searcher = Searcher(trained, fill(trained, rows, 1), rows)
+        asked = rows[random.integers(0, len(rows), 64)].copy()
+        found = searcher.candidates(asked, probes=30, wanted=wanted)
+        for number in range(len(asked)):
+            alone = searcher.candidates(asked[number : number + 1], probes=30, wanted=wanted)[0]
+            np.testing.assert_array_equal(np.sort(found[number]), np.sort(alone))
 
 
 def test_lists_are_scanned_for_all_where_many_look_through_them():

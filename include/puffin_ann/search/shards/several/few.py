@@ -27,7 +27,7 @@ MOST_SHARDS = 64
 
 REFUSALS_BORNE = 4
 """Equal distances are put in order, and rows compared one by one, by another search: graphs that
-leave more than one of so many calls to it are not asked together any more."""
+leave one of so many calls to it are not asked together until there were more calls."""
 
 _NO_SIEVES, _NO_SIGHTS = np.empty(0, np.uint64), np.empty((0, 3), np.float32)
 
@@ -104,6 +104,7 @@ class FewQueries:
         several = self._several
         if several is None or (allowed is not None and self._is_part):
             return None
+        self._calls += 1
         if REFUSALS_BORNE * self._refused > self._calls + REFUSALS_BORNE:
             return None
         if not self._routes.are_near(queries):
@@ -132,7 +133,6 @@ class FewQueries:
         )  # fmt: skip
         stamps.last = int(asked[5])
         several.give_back(stamps)
-        self._calls += 1
         if not is_answered:
             self._refused += 1
             return None
