@@ -190,12 +190,7 @@ class Answering:
         self, run: Run, asked: "_Asked", found: _Found, hollows: Hollows, threads: int
     ) -> None:
         """Search again for queries from within deleted rows, through these: farther, that is."""
-        k = found[0].shape[1]
-        if len(asked.queries) == 1:  # in as few steps as can be: most lie elsewhere
-            nearest, kept_of_one = float(found[1][0, 0]), max(k, int(asked.widths[0]))
-            if not hollows.hold_one(self.metric, asked.queries, nearest, kept_of_one):
-                return
-        kept = np.maximum(asked.widths, k)
+        kept = np.maximum(asked.widths, found[0].shape[1])
         lines = np.flatnonzero(hollows.hold(self.metric, asked.queries, found[1][:, 0], kept))
         if len(lines):
             queries, widths = asked.queries[lines], asked.widths[lines]

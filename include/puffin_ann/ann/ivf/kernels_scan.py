@@ -95,6 +95,19 @@ def _admit(ivf, block, s0, s1, base, scale, limit, excluded, keep, sums, found, 
 
 
 @inlined
+def _scan_list(ivf, name, tables, base, scale, limit, excluded, keep, sums, found, count):  # type: ignore[no-untyped-def]
+    """Add the rows of a list that are under the limit to `found`; return (count, limit)."""
+    groups = (ivf.words.shape[0] + GROUP - 1) // GROUP
+    size = U64(groups) * U64(GROUP_BYTES)
+    for block in range(U64(ivf.starts[name]), U64(ivf.starts[name + U64(1)])):
+        s0, s1 = block_sums(ivf.codes, block * size, tables, groups)
+        count, limit = _admit(
+            ivf, block, s0, s1, base, scale, limit, excluded, keep, sums, found, count
+        )
+    return count, limit
+
+
+@inlined
 def _relative(query, at, centroids, name, dimension, moved):  # type: ignore[no-untyped-def]
     """Write a query relative to a centroid, and return their squared distance."""
     tile, lane = U64(name) // U64(TILE), U64(name) % U64(TILE)
@@ -187,32 +200,26 @@ def _scan_in_turn(ivf, at, excluded, scratch, slot, keys, begin, until, there): 
                 moved, words, width, offsets, count, scratch.floats, tables
             )
             base += less
-        for block in range(U64(starts[name]), U64(starts[name + U64(1)])):
-            s0, s1 = block_sums(codes, block * size, tables, groups)
-            held, limit = _admit(
-                ivf, block, s0, s1, base, scale, limit, excluded, refined, sums, found, held
-            )
-    scratch.held[slot], scratch.limits[slot] = held, limit
-
-
-@inlined
-def _scan_of_one(ivf, excluded, scratch, name, slot, score, groups):  # type: ignore[no-untyped-def]
-    """Scan a list for a query."""
-    size = U64(groups) * U64(GROUP_BYTES)
-    tables, found, sums = scratch.tables[slot], scratch.found[slot], scratch.sums
-    scale, base = scratch.scales[slot], score + scratch.shifts[slot]
-    held, limit, refined = scratch.held[slot], scratch.limits[slot], scratch.refined[slot]
-    for block in range(U64(ivf.starts[name]), U64(ivf.starts[name + 1])):
-        s0, s1 = block_sums(ivf.codes, block * size, tables, groups)
-        held, limit = _admit(
-            ivf, block, s0, s1, base, scale, limit, excluded, refined, sums, found, held
+        held, limit = _scan_list(
+            ivf, name, tables, base, scale, limit, excluded, refined, sums, found, held
         )
     scratch.held[slot], scratch.limits[slot] = held, limit
 
 
 @inlined
-def _scan_of_two(ivf, excluded, scratch, name, one, score_1, two, score_2, groups):  # type: ignore[no-untyped-def]
+def _scan_of_one(ivf, excluded, scratch, name, slot, score):  # type: ignore[no-untyped-def]
+    """Scan a list for a query."""
+    scratch.held[slot], scratch.limits[slot] = _scan_list(
+        ivf, name, scratch.tables[slot], score + scratch.shifts[slot], scratch.scales[slot],
+        scratch.limits[slot], excluded, scratch.refined[slot], scratch.sums, scratch.found[slot],
+        scratch.held[slot],
+    )  # fmt: skip
+
+
+@inlined
+def _scan_of_two(ivf, excluded, scratch, name, one, score_1, two, score_2):  # type: ignore[no-untyped-def]
     """Scan a list for two queries, block by block: what codes are taken apart by is done once."""
+    groups = (ivf.words.shape[0] + GROUP - 1) // GROUP
     size, sums = U64(groups) * U64(GROUP_BYTES), scratch.sums
     tables_1, found_1 = scratch.tables[one], scratch.found[one]
     tables_2, found_2 = scratch.tables[two], scratch.found[two]
@@ -220,7 +227,7 @@ def _scan_of_two(ivf, excluded, scratch, name, one, score_1, two, score_2, group
     scale_2, base_2 = scratch.scales[two], score_2 + scratch.shifts[two]
     held_1, limit_1, refined_1 = scratch.held[one], scratch.limits[one], scratch.refined[one]
     held_2, limit_2, refined_2 = scratch.held[two], scratch.limits[two], scratch.refined[two]
-    for block in range(U64(ivf.starts[name]), U64(ivf.starts[name + 1])):
+    for block in range(U64(ivf.starts[name]), U64(ivf.starts[name + U64(1)])):
         s0, s1, t0, t1 = block_sums_of_two(ivf.codes, block * size, tables_1, tables_2, groups)
         held_1, limit_1 = _admit(
             ivf, block, s0, s1, base_1, scale_1, limit_1, excluded, refined_1, sums, found_1, held_1
@@ -297,20 +304,19 @@ def scan(ivf, stride, excluded, scratch, together, planned):  # type: ignore[no-
             name = nearest[slot, j] & _LOW
             links[slot, j] = heads[name]
             heads[name] = I32(slot * most + j)
-    groups = (ivf.words.shape[0] + GROUP - 1) // GROUP
-    for name in range(ivf.lists):
+    for name in range(U64(ivf.lists)):
         place = heads[name]
         while place != NONE:
             one, j = place // most, place % most
             score_1 = score_of(nearest[one, j])
             place = links[one, j]
             if place == NONE:
-                _scan_of_one(ivf, excluded, scratch, name, one, score_1, groups)
+                _scan_of_one(ivf, excluded, scratch, name, one, score_1)
                 break
             two, j = place // most, place % most
             score_2 = score_of(nearest[two, j])
             place = links[two, j]
-            _scan_of_two(ivf, excluded, scratch, name, one, score_1, two, score_2, groups)
+            _scan_of_two(ivf, excluded, scratch, name, one, score_1, two, score_2)
 
 
 @inlined

@@ -10,62 +10,36 @@ from puffin_ann.ann.simd.vectors import F32X16, LEVEL, store_of
 store = store_of(F32X16)
 LEVELS = {"vbmi": ["vbmi", "avx2", "portable"], "avx2": ["avx2", "portable"]}
 HERE = LEVELS.get(LEVEL, ["portable"])
-vbmi, avx2, portable = (fastscan.SUMS[level] for level in ("vbmi", "avx2", "portable"))
-two_vbmi, two_avx2, two_portable = (
-    fastscan.SUMS_OF_TWO[level] for level in ("vbmi", "avx2", "portable")
-)
 
 
-@njit
-def scan_vbmi(codes, blocks, tables, groups, out):
-    for b in range(np.uint64(blocks)):
-        first, second = vbmi(codes, b * groups * 64, tables, groups)
-        store(out, b * 32, first)
-        store(out, b * 32 + 16, second)
+def scan_by(sums):
+    """Return a scan of all blocks by the tables of one query."""
+
+    @njit
+    def scan(codes, blocks, tables, groups, out):
+        for b in range(np.uint64(blocks)):
+            first, second = sums(codes, b * groups * 64, tables, groups)
+            store(out, b * 32, first)
+            store(out, b * 32 + 16, second)
+
+    return scan
 
 
-@njit
-def scan_avx2(codes, blocks, tables, groups, out):
-    for b in range(np.uint64(blocks)):
-        first, second = avx2(codes, b * groups * 64, tables, groups)
-        store(out, b * 32, first)
-        store(out, b * 32 + 16, second)
+def scan_of_two_by(sums):
+    """Return a scan of all blocks by the tables of two queries."""
+
+    @njit
+    def scan(codes, blocks, one, two, groups, out):
+        for b in range(np.uint64(blocks)):
+            found = sums(codes, b * groups * 64, one, two, groups)
+            for i in range(4):
+                store(out, b * 64 + 16 * i, found[i])
+
+    return scan
 
 
-@njit
-def scan_portable(codes, blocks, tables, groups, out):
-    for b in range(np.uint64(blocks)):
-        first, second = portable(codes, b * groups * 64, tables, groups)
-        store(out, b * 32, first)
-        store(out, b * 32 + 16, second)
-
-
-@njit
-def scan_two_vbmi(codes, blocks, one, two, groups, out):
-    for b in range(np.uint64(blocks)):
-        found = two_vbmi(codes, b * groups * 64, one, two, groups)
-        for i in range(4):
-            store(out, b * 64 + 16 * i, found[i])
-
-
-@njit
-def scan_two_avx2(codes, blocks, one, two, groups, out):
-    for b in range(np.uint64(blocks)):
-        found = two_avx2(codes, b * groups * 64, one, two, groups)
-        for i in range(4):
-            store(out, b * 64 + 16 * i, found[i])
-
-
-@njit
-def scan_two_portable(codes, blocks, one, two, groups, out):
-    for b in range(np.uint64(blocks)):
-        found = two_portable(codes, b * groups * 64, one, two, groups)
-        for i in range(4):
-            store(out, b * 64 + 16 * i, found[i])
-
-
-SCANS_OF_TWO = {"vbmi": scan_two_vbmi, "avx2": scan_two_avx2, "portable": scan_two_portable}
-SCANS = {"vbmi": scan_vbmi, "avx2": scan_avx2, "portable": scan_portable}
+SCANS = {level: scan_by(fastscan.SUMS[level]) for level in HERE}
+SCANS_OF_TWO = {level: scan_of_two_by(fastscan.SUMS_OF_TWO[level]) for level in HERE}
 
 
 @pytest.mark.parametrize("level", HERE)
