@@ -14,6 +14,7 @@ from benchmarks.data import NEIGHBOURS, SAMPLE, matrix
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.exact import brute_force
 from puffin_ann.ann.exact.byte_rows import ByteRows
+from puffin_ann.ann.exact.row_addresses import RowAddresses
 from puffin_ann.search.conditions.gathered import Gathered, Part
 from puffin_ann.search.merge import LocatorKeys
 
@@ -91,18 +92,16 @@ def _by_bytes(
     queries: NDArray[np.float32],
 ) -> tuple[float, list[float]]:
     """Return the seconds to code rows, and those of a query that is compared with the codes."""
-    squares = brute_force.unknown_squares(len(vectors))
-    brute_force.fill_squares(vectors, squares)
-    taken = []
+    rows, taken = RowAddresses.of(vectors), []
     for _ in range(ROUNDS):
         began = time.process_time()
-        coded = ByteRows.of(vectors, squares, METRICS["l2"])
+        coded = ByteRows.of(rows, METRICS["l2"])
         taken.append(time.process_time() - began)
     return min(taken), _seconds(partial(compared, coded=coded), queries)
 
 
 def _gathering(vectors: NDArray[np.float32], allowed: NDArray[np.bool_]) -> float:
-    """Return the seconds to copy the rows allowed of shards side by side: the least of rounds."""
+    """Return the seconds to gather the rows allowed of shards: the least of rounds."""
     parts, found = [], []
     with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
         for number in range(SHARDS):
@@ -110,7 +109,8 @@ def _gathering(vectors: NDArray[np.float32], allowed: NDArray[np.bool_]) -> floa
             _, built = engines.build_ours("exact", vectors[rows], Path(temporary))
             shard, _ = engines.through_blob("exact", built, Path(temporary))
             keys = partial(_locators, rows)
-            parts.append(Part(number, shard, np.flatnonzero(allowed[rows]), keys))
+            ordinals = np.flatnonzero(allowed[rows])
+            parts.append(Part(number, "l2", ordinals, shard.find_vectors(ordinals), keys))
         for _ in range(ROUNDS):
             began = time.process_time()
             Gathered.of(parts)

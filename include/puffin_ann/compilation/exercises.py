@@ -297,15 +297,15 @@ def _compare_with_hollows() -> None:
 
 def _sift() -> None:
     """Sift rows by a condition, gather, and code them: which is done by what costs least."""
-    from puffin_ann.ann.core import metrics
-    from puffin_ann.ann.core.kernels_copy import copy_rows
+    from puffin_ann.ann.core.metrics import METRICS
     from puffin_ann.ann.exact.compared_rows import WORTH_CODING, ComparedRows
     from puffin_ann.ann.exact.kernels_coding import BLOCK
+    from puffin_ann.ann.exact.row_addresses import RowAddresses
     from puffin_ann.search.conditions import ways
 
     rows = _vectors(2, WIDE)
-    copy_rows(metrics.frozen(rows), np.arange(2), np.empty_like(rows), np.arange(2)[::-1].copy())
-    compared = ComparedRows(_vectors(BLOCK, WIDE), metrics.METRICS["l2"])
+    RowAddresses.of(rows).copied()
+    compared = ComparedRows(_vectors(BLOCK, WIDE), METRICS["l2"])
     compared.nearest(np.repeat(rows, WORTH_CODING, axis=0), 1)
     for few in (rows[:1], rows):
         compared.nearest(few, 1)

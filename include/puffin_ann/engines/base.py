@@ -94,10 +94,13 @@ class SearchableShard(Protocol):
     def vectors(self, ordinals: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the stored vectors of rows, `(m, d) float32`."""
 
-    def copy_vectors(
-        self, ordinals: NDArray[np.int64], out: NDArray[np.float32], places: NDArray[np.int64]
-    ) -> None:
-        """Copy the stored vectors of rows to some places of `(w, d) float32`."""
+    def find_vectors(
+        self, ordinals: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return an array with the vectors of rows, `(w, d) float32`, and the place of each in it.
+
+        It is that of all vectors, mapped, if the shard has them as they are.
+        """
 
 
 class ShardEngine(Protocol):

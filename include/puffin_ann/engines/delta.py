@@ -93,11 +93,11 @@ class DeltaShard:
         """Return the stored vectors of rows, `(m, d) float32`."""
         return self._shard.vectors(ordinals)
 
-    def copy_vectors(
-        self, ordinals: NDArray[np.int64], out: NDArray[np.float32], places: NDArray[np.int64]
-    ) -> None:
-        """Copy the stored vectors of rows to some places of `(w, d) float32`."""
-        self._shard.copy_vectors(ordinals, out, places)
+    def find_vectors(
+        self, ordinals: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return all vectors, `(n, d) float32`, and the ordinals, which are places in it."""
+        return self._shard.find_vectors(ordinals)
 
 
 class DeltaEngine:

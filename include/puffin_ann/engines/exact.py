@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from puffin_ann.ann.core.kernels_copy import copy_rows
-from puffin_ann.ann.core.metrics import METRICS, frozen
+from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.core.types import Answers, Width
 from puffin_ann.ann.exact.compared_rows import Coding, ComparedRows
 from puffin_ann.ann.vamana import append_files
@@ -134,11 +133,11 @@ class StoredVectors:
         """Return the stored vectors of rows, `(m, d) float32`."""
         return self._vectors[ordinals]
 
-    def copy_vectors(
-        self, ordinals: NDArray[np.int64], out: NDArray[np.float32], places: NDArray[np.int64]
-    ) -> None:
-        """Copy the stored vectors of rows to some places of `(w, d) float32`."""
-        copy_rows(frozen(self._vectors), ordinals, out, places)
+    def find_vectors(
+        self, ordinals: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return all vectors, `(n, d) float32`, and the ordinals, which are places in it."""
+        return self._vectors, ordinals
 
 
 class ExactShard(StoredVectors):

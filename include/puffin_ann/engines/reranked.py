@@ -122,11 +122,11 @@ class _Rerank:
         """Return that `exhaustive` does not compare rows by a byte a number: it reads the table."""
         return Coding.NEVER
 
-    def copy_vectors(
-        self, ordinals: NDArray[np.int64], out: NDArray[np.float32], places: NDArray[np.int64]
-    ) -> None:
-        """Copy the vectors of rows to some places of `(w, d) float32`."""
-        out[places] = self.vectors(ordinals)
+    def find_vectors(
+        self, ordinals: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return the table's vectors of live rows, `(m, d) float32`, and their places in order."""
+        return self.vectors(ordinals), np.arange(len(ordinals))
 
     def _measured(
         self, queries: NDArray[np.float32], ids: NDArray[np.int64], asked: NDArray[np.bool_]

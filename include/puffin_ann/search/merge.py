@@ -56,7 +56,8 @@ def merge(sources: Sequence[Source], k: int) -> Merged:
     if len(sources) == 1:
         (source,) = sources
         ordinals = source.ordinals[:, :k]
-        return Merged(np.where(ordinals < 0, -1, 0), ordinals, source.distances[:, :k])
+        # The sign of an ordinal, spread over all bits: -1 where there is none, else 0.
+        return Merged(ordinals >> 63, ordinals, source.distances[:, :k])
     distances = np.concatenate([source.distances for source in sources], axis=1)
     ordinals = np.concatenate([source.ordinals for source in sources], axis=1)
     shape = len(ordinals), min(k, ordinals.shape[1])

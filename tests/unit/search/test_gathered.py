@@ -1,12 +1,9 @@
 """Rows of several shards, compared in one go."""
 
-from types import SimpleNamespace
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puffin_ann.engines.exact import StoredVectors
 from puffin_ann.search.conditions.gathered import Gathered, Part
 from puffin_ann.search.merge import in_shards, keys_of, merge
 
@@ -30,10 +27,9 @@ def test_rows_of_all_shards_are_ordered_by_distance_and_locator(rows, apart, k, 
         mine = [number for number, of in enumerate(shard_of) if of == shard_id]
         numbers[shard_id] = mine
         locators = np.array([rows[number] for number in mine], np.int64).reshape(-1, 3)
-        engine = StoredVectors(SimpleNamespace(vectors=vectors[mine], metric="l2"))
-        parts.append(
-            Part(shard_id, engine, np.arange(len(mine)), lambda some, held=locators: held[some].T)
-        )
+        ordinals = np.arange(len(mine))
+        held = vectors[mine], ordinals
+        parts.append(Part(shard_id, "l2", ordinals, held, lambda some, held=locators: held[some].T))
     query = np.array([[0.5, 0.25]], np.float32)
     source = Gathered.of(parts).nearest(query, k, 1)
     merged = merge([source], k)

@@ -3,16 +3,16 @@
 import math
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.core import blas
 from puffin_ann.ann.core.metrics import METRICS, Metric, frozen
+from puffin_ann.ann.core.types import Answers
 from puffin_ann.ann.exact import kernels_scan as kernels
-from puffin_ann.ann.exact.byte_rows import ByteQueries, ByteRows, bits_of
-from puffin_ann.ann.exact.kernels_coding import BLOCK
+from puffin_ann.ann.exact.byte_rows import ByteRows, bits_of
+from puffin_ann.ann.exact.nearest_in import nearest_in
 from puffin_ann.errors import QueryError
 
 QUERY_BLOCK = 256
@@ -25,7 +25,6 @@ FEW = 16
 with one in 1.6 ms rather than 5.0, with 4 in 2.7 rather than 13, with 32 in 24 rather than 20."""
 FEW_BLOCK_BYTES = 16 << 20
 """The same for so few, by which vectors are read once anyway."""
-ROWS_WORTH_A_THREAD = 16384
 
 
 def search(
@@ -40,7 +39,7 @@ def search(
     bits: NDArray[np.uint16] | None = None,
     within: NDArray[np.float32] | None = None,
     threads: int = 1,
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+) -> Answers:
     """Return the k nearest vectors of each query.
 
     Equal, to the last bit, to sorting all of `metric.distances(queries, vectors)` by (distance,
@@ -71,18 +70,17 @@ def search(
     if isinstance(metric, str):
         metric = METRICS[metric]
     _check(queries, vectors, k, allowed)
+    if coded is not None:
+        if bits is None and allowed is not None:
+            bits = bits_of(allowed)
+        found = coded.nearest(queries, k, bits=bits, within=within, threads=threads)
+        if found is not None:
+            return found
     known = unknown_squares(len(vectors)) if squares is None else squares
-    least, mask, queries = min(k, len(vectors)), _mask(allowed), frozen(queries)
-    if bits is None and len(mask):
-        bits = None if coded is None else bits_of(mask)
-    asked = None if coded is None else ByteQueries.of(coded, queries, bits, within)
-    job = _Job(metric, queries, vectors, least, mask, known, asked)
-    parts = max(1, min(threads, len(vectors) // ROWS_WORTH_A_THREAD))
-    cuts = [len(vectors) * part // parts // BLOCK * BLOCK for part in range(parts)]
-    has_products = asked is None and len(queries) > FEW
-    with blas.single_thread() if has_products else nullcontext():
-        found = list(blas.parallel(job.nearest_in, pairwise([*cuts, len(vectors)]), threads))
-    return _merged(found, len(queries), k)
+    job = _Job(metric, frozen(queries), vectors, _mask(allowed), known)
+    # With few queries nothing is multiplied by BLAS.
+    with blas.single_thread() if len(queries) > FEW else nullcontext():
+        return nearest_in(job.look, len(vectors), len(queries), k, threads)
 
 
 def unknown_squares(rows: int) -> NDArray[np.float64]:
@@ -98,29 +96,21 @@ def fill_squares(vectors: NDArray[np.float32], squares: NDArray[np.float64]) -> 
 
 @dataclass(frozen=True, eq=False)
 class _Job:
-    """One search; `allowed` is empty if every row is, `coded` None if rows are read as they are."""
+    """One search by vectors as they are; `allowed` is empty if every row is."""
 
     metric: Metric
     queries: NDArray[np.float32]
     vectors: NDArray[np.float32]
-    k: int
     allowed: NDArray[np.bool_]
     squares: NDArray[np.float64]
-    coded: ByteQueries | None
 
-    def nearest_in(self, rows: tuple[int, int]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """Return `(q, k) uint64` keys, unordered, and how many of each line are used."""
-        heaps = np.zeros((len(self.queries), self.k), dtype=np.uint64)
-        sizes = np.zeros(len(self.queries), dtype=np.int64)
-        if not self.k or not len(self.queries):
-            return heaps, sizes
-        if self.coded is not None:
-            self.coded.offer(rows, heaps, sizes)
-            return heaps, sizes
+    def look(
+        self, first: int, last: int, heaps: NDArray[np.uint64], sizes: NDArray[np.int64]
+    ) -> None:
+        """Bring rows into the heaps of the nearest; see `nearest_in.Look`."""
         for at in range(0, len(self.queries), QUERY_BLOCK):
             part = slice(at, at + QUERY_BLOCK)
-            self._scan(self.queries[part], rows, heaps[part], sizes[part])
-        return heaps, sizes
+            self._scan(self.queries[part], (first, last), heaps[part], sizes[part])
 
     def _scan(
         self,
@@ -176,24 +166,6 @@ def _mask(allowed: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
     mask = mask.view(np.ndarray)
     mask.flags.writeable = False
     return mask
-
-
-def _merged(
-    found: list[tuple[NDArray[np.uint64], NDArray[np.int64]]], queries: int, k: int
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    unused = np.uint64(2**64 - 1)
-    for heaps, sizes in found:
-        if heaps.size and sizes.min() < heaps.shape[1]:
-            heaps[np.arange(heaps.shape[1]) >= sizes[:, None]] = unused
-    keys, counts = found[0]
-    if len(found) > 1:  # a query alone of few rows takes hardly longer than what is spared here
-        keys = np.concatenate([heaps for heaps, _ in found], axis=1)
-        counts = np.minimum(np.sum([sizes for _, sizes in found], axis=0), keys.shape[1])
-    keys.sort(axis=1)
-    ids = np.empty((queries, k), dtype=np.int64)
-    distances = np.empty((queries, k), dtype=np.float32)
-    kernels.answers(keys, counts, ids, distances)
-    return ids, distances
 
 
 def _check(

@@ -14,6 +14,7 @@ from puffin_ann.ann.core.types import Answers
 from puffin_ann.ann.exact import brute_force
 from puffin_ann.ann.exact.byte_rows import ByteRows, bits_of, size_of_codes
 from puffin_ann.ann.exact.kernels_products import HAS_DOTS
+from puffin_ann.ann.exact.row_addresses import RowAddresses
 from puffin_ann.settings import settings
 
 WORTH_CODING = 12
@@ -46,13 +47,13 @@ class _Room:
     def __init__(self) -> None:
         self._taken, self._lock = 0, threading.Lock()
 
-    def take(self, size: int, rows: "ComparedRows") -> Callable[[], object] | None:
-        """Take room as long as some rows are there; return what gives it back, None if none is."""
+    def take(self, size: int, owner: object) -> Callable[[], object] | None:
+        """Take room as long as its owner is there; return what gives it back, None if none is."""
         with self._lock:
             if self._taken + size > settings().codes_max_bytes:
                 return None
             self._taken += size
-        return weakref.finalize(rows, self._give, size)
+        return weakref.finalize(owner, self._give, size)
 
     def _give(self, size: int) -> None:
         with self._lock:
@@ -72,17 +73,14 @@ class ComparedRows:
     Args:
         vectors: as above.
         metric: as above.
-        are_copied: whether they were copied for queries to come, so that they are coded at once.
     """
 
-    def __init__(
-        self, vectors: NDArray[np.float32], metric: Metric, *, are_copied: bool = False
-    ) -> None:
+    def __init__(self, vectors: NDArray[np.float32], metric: Metric) -> None:
         self.vectors, self.metric = vectors, metric
         self._squares = brute_force.unknown_squares(len(vectors))
         self._coded: ByteRows | None = None
         self._may_be_coded = _may_be_coded(*vectors.shape)
-        self._asked, self._lock = _asked_of_copies() if are_copied else 0.0, threading.Lock()
+        self._asked, self._lock = 0.0, threading.Lock()
         self._masks = KnownMasks()
 
     @property
@@ -168,20 +166,42 @@ class ComparedRows:
         """Code the rows, if nobody did meanwhile, they can be, and there is room."""
         if self._coded is not None or not self._may_be_coded:
             return
-        give_back = _ROOM.take(size_of_codes(*self.vectors.shape), self)
-        if give_back is not None:
-            brute_force.fill_squares(self.vectors, self._squares)
-            self._coded = ByteRows.of(self.vectors, self._squares, self.metric)
-            if self._coded is None:
-                give_back()
+        self._coded = _coded(self, RowAddresses.of(self.vectors), self.metric)
         self._may_be_coded = self._coded is not None
 
 
+def coded_at_once(owner: object, rows: RowAddresses, metric: Metric) -> ByteRows | None:
+    """Return rows by their codes, if it pays before any query asked.
+
+    Args:
+        owner: whoever keeps them; as long as it is there, the room that they take is taken.
+        rows: to code.
+        metric: that they are compared by.
+    """
+    if coding_of_copies(len(rows), rows.dimension, 0) is not Coding.DONE:
+        return None
+    return _coded(owner, rows, metric)
+
+
+def _coded(owner: object, rows: RowAddresses, metric: Metric) -> ByteRows | None:
+    """Return rows by their codes, if they can be coded and there is room; see `coded_at_once`."""
+    give_back = _ROOM.take(size_of_codes(len(rows), rows.dimension), owner)
+    if give_back is None:
+        return None
+    coded = ByteRows.of(rows, metric)
+    if coded is None:
+        give_back()
+    return coded
+
+
 def coding_of_copies(rows: int, dimension: int, queries: int) -> Coding:
-    """Return the coding of copied rows once so many queries asked at once, before any other did."""
+    """Return the coding of selected rows once so many queries asked at once, before any other did.
+
+    They are coded before the first where the machine multiplies bytes: to copy them takes longer.
+    """
     if not _may_be_coded(rows, dimension):
         return Coding.NEVER
-    return _coding_after(_asked_of_copies(), queries)
+    return Coding.DONE if HAS_DOTS else _coding_after(0.0, queries)
 
 
 def codes_bytes(rows: int, dimension: int) -> int:
@@ -203,11 +223,6 @@ def _coding_after(asked: float, queries: int) -> Coding:
     is_by_codes = HAS_DOTS or queries <= MOST_QUERIES
     is_worth_it = is_by_codes and asked + _weight(queries) > WORTH_CODING
     return Coding.DONE if is_worth_it else Coding.LATER
-
-
-def _asked_of_copies() -> float:
-    """Return what the queries count that copies are made for."""
-    return WORTH_CODING if HAS_DOTS else 0.0  # else to code is not weighed with copying them
 
 
 def _weight(queries: int) -> float:

@@ -1,9 +1,11 @@
 """Queries compared with rows by a byte a number, compiled; what codes cannot tell is measured."""
 
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
 from puffin_ann.ann.exact.kernels_coding import (
+    ASKED,
     BLOCK,
     DOUBT,
     LENGTH,
@@ -15,9 +17,12 @@ from puffin_ann.ann.exact.kernels_coding import (
     STEP,
     SUM,
     TERMS,
+    write_queries,
 )
-from puffin_ann.ann.exact.kernels_products import TILE, multiply
+from puffin_ann.ann.exact.kernels_products import PRODUCTS, TILE, multiply
 from puffin_ann.ann.exact.kernels_scan import (
+    LARGE,
+    LARGE_PRODUCT,
     TINY,
     gamma_of,
     least_of,
@@ -26,6 +31,7 @@ from puffin_ann.ann.exact.kernels_scan import (
     offer,
     replace_greatest,
 )
+from puffin_ann.ann.simd.intrinsics import numbers_at, rows_at
 from puffin_ann.ann.simd.kernels_byte_rows import MIDDLE
 from puffin_ann.ann.simd.kernels_distance import (
     COSINE,
@@ -52,7 +58,11 @@ _FARTHEST = 3.0
 _AHEAD = 4
 """Rows whose first lines are asked for before they are measured."""
 
+NOTES_BYTES = 16 << 20
+"""What may be noted of queries that are compared in one go, if they are more than a tile."""
+
 _load, _BLOCK = load_of(F32X16), U64(BLOCK)
+_numbers, _rows = numbers_at(types.float32), rows_at(types.float32)
 
 
 @inlined
@@ -104,7 +114,7 @@ def _draw_line(
 def _measure_found(
     metric: int,
     queries: NDArray[np.float32],
-    vectors: NDArray[np.float32],
+    starts: NDArray[np.uint64],
     i: int,
     square: float,
     limit: float,
@@ -115,16 +125,17 @@ def _measure_found(
     sizes: NDArray[np.int64],
 ) -> float:
     """Bring rows into the heap of a query, and return the limit that then holds."""
-    heap, flat, wide = heaps[i], vectors.reshape(-1), U64(vectors.shape[1])
+    heap, wide = heaps[i], queries.shape[1]
     for at in range(used):
         if at + _AHEAD < used and lows[i, at + _AHEAD] <= limit:
-            begin = U64(found[i, at + _AHEAD]) * wide
-            for z in range(U64(0), min(wide, U64(64)), U64(16)):
-                prefetch(flat, begin + z)
+            ahead = _numbers(starts[found[i, at + _AHEAD]], wide)
+            for z in range(U64(0), min(U64(wide), U64(64)), U64(16)):
+                prefetch(ahead, z)
         if lows[i, at] > limit:
             continue
         row = I64(found[i, at])
-        key = order_key(distance(metric, queries, i, square, vectors, row), row)
+        vector = _rows(starts[row], 1, wide)
+        key = order_key(distance(metric, queries, i, square, vector, 0), row)
         sizes[i] = offer(heap, sizes[i], key)
         if sizes[i] == len(heap):
             limit = min(limit, limit_of(metric, key_distance(heap[0])))
@@ -182,7 +193,7 @@ def _note(
     metric: int,
     queries: NDArray[np.float32],
     asked: NDArray[np.float64],
-    vectors: NDArray[np.float32],
+    starts: NDArray[np.uint64],
     sides: NDArray[np.float32],
     longest: float,
     doubt: float,
@@ -221,7 +232,7 @@ def _note(
         limit = limits[i]
         if used[i] + BLOCK > room:
             limits[i] = _measure_found(
-                metric, queries, vectors, i, asked[i, SQUARE], limit, found, lows, used[i], heaps,
+                metric, queries, starts, i, asked[i, SQUARE], limit, found, lows, used[i], heaps,
                 sizes,
             )  # fmt: skip
             used[i] = 0
@@ -234,21 +245,20 @@ def _note(
 
 
 @kernel()
-def compare(
+def _compare(
     metric: int,
     queries: NDArray[np.float32],
     words: NDArray[np.uint32],
     asked: NDArray[np.float64],
-    within: NDArray[np.float32],
     mosts: NDArray[np.float64],
     found: NDArray[np.uint32],
     lows: NDArray[np.float64],
     used: NDArray[np.int64],
     limits: NDArray[np.float64],
     lines: NDArray[np.float32],
-    starts: NDArray[np.int32],
+    begins: NDArray[np.int32],
     products: NDArray[np.float32],
-    vectors: NDArray[np.float32],
+    starts: NDArray[np.uint64],
     codes: NDArray[np.uint32],
     sides: NDArray[np.float32],
     longest: float,
@@ -259,45 +269,29 @@ def compare(
     heaps: NDArray[np.uint64],
     sizes: NDArray[np.int64],
 ) -> None:
-    """Bring rows into each query's heap of the nearest.
+    """Bring rows into the heaps of some queries.
 
-    A product by codes is off by what the codes of both lack: |q| times the row's doubt, and the
-    query's doubt times what the row's codes say. So each row's surrogate lies between two bounds.
-    The k least upper ones rule out most rows by a look at sixteen of them at once. The others are
-    noted, and those of them measured whose lower bound is not ruled out in the end.
-
-    Args:
-        metric: code.
-        queries: `(q, d) float32`.
+    Args are those of `compare`, and:
         words: `(t, g) uint32`, see `write_queries`; t is a multiple of 8.
         asked: `(t, 4) float64`, as well.
-        within: `(q,) float32`, distances beyond which rows are not wanted.
         mosts: `(q, k) float64`, scratch: what the k nearest noted are away at most.
         found: `(q, m) uint32`, scratch: rows noted; m is at least 16.
         lows: `(q, m) float64`, scratch: what those are away at least.
         used: `(q,) int64`, scratch: how many are noted.
-        limits: `(q,) float64`, scratch: what a row may be away.
+        limits: `(q,) float64`, what a row may be away; changed.
         lines: `(t, 3) float32`, scratch: of each query the `line_of` that rules out rows.
-        starts: `(t,) int32`, scratch: what sums of products begin with.
+        begins: `(t,) int32`, scratch: what sums of products begin with.
         products: `(128,) float32`, scratch.
-        vectors: `(n, d) float32`.
-        codes: `(b, g, 16) uint32`, see `write_blocks`.
-        sides: `(b, 4, 16) float32`, as well; doubts are finite.
-        longest: norm of a vector, at most.
-        doubt: of a vector, at most.
-        bits: `(b,) uint16`, of the rows of each block that may be answered.
-        first: block.
-        last: and where the blocks end.
-        heaps: `(q, k) uint64`, greatest first, `order_key`s; changed; k is at least 1.
-        sizes: `(q,) int64`, entries of each heap; changed.
     """
     many, dimension = len(queries), queries.shape[1]
     for i in range(len(words)):
-        starts[i] = np.int32(-MIDDLE * asked[i, SUM])
+        begins[i] = np.int32(-MIDDLE * asked[i, SUM])
     for i in range(many):
         mosts[i] = np.inf
-        used[i], limits[i] = 0, limit_of(metric, within[i])
+        used[i] = 0
         _draw_line(metric, asked, i, limits[i], longest, doubt, dimension, lines)
+    for i in range(many, len(words)):
+        lines[i] = F32(0)
     groups, flat, numbers = U64(codes.shape[1]), codes.reshape(-1), sides.reshape(-1)
     flat_words, flat_lines = words.reshape(-1), lines.reshape(-1)
     chunk = max(U64(1), CHUNK_BYTES // (groups * U64(64)))
@@ -310,7 +304,7 @@ def compare(
                 if answerable == U64(0):
                     continue
                 low, high = multiply(
-                    flat, block * groups * _BLOCK, groups, flat_words, starts, U64(tile), width,
+                    flat, block * groups * _BLOCK, groups, flat_words, begins, U64(tile), width,
                     _load(numbers, (U64(SIDES) * block + U64(STEP)) * _BLOCK),
                     _load(numbers, (U64(SIDES) * block + U64(MEASURE)) * _BLOCK),
                     flat_lines, products,
@@ -320,11 +314,85 @@ def compare(
                 low, high = low & answerable, high & answerable
                 if low | high != U64(0):
                     _note(
-                        metric, queries, asked, vectors, sides, longest, doubt, I64(block), tile,
+                        metric, queries, asked, starts, sides, longest, doubt, I64(block), tile,
                         low, high, products, mosts, found, lows, used, limits, lines, heaps, sizes,
                     )  # fmt: skip
     for i in range(many):
         _measure_found(
-            metric, queries, vectors, i, asked[i, SQUARE], limits[i], found, lows, used[i],
+            metric, queries, starts, i, asked[i, SQUARE], limits[i], found, lows, used[i],
             heaps, sizes,
         )  # fmt: skip
+
+
+@kernel(allocates=True)
+def compare(
+    metric: int,
+    queries: NDArray[np.float32],
+    within: NDArray[np.float32],
+    at_once: int,
+    noted: int,
+    starts: NDArray[np.uint64],
+    codes: NDArray[np.uint32],
+    sides: NDArray[np.float32],
+    longest: float,
+    doubt: float,
+    bits: NDArray[np.uint16],
+    first: int,
+    last: int,
+    heaps: NDArray[np.uint64],
+    sizes: NDArray[np.int64],
+) -> bool:
+    """Bring rows into each query's heap of the nearest; tell whether codes say enough of them.
+
+    They do not if a query is too long for what is computed of it. Then nothing is brought.
+
+    A product by codes is off by what the codes of both lack: |q| times the row's doubt, and the
+    query's doubt times what the row's codes say. So each row's surrogate lies between two bounds.
+    The k least upper ones rule out most rows by a look at sixteen of them at once. The others are
+    noted, and those of them measured whose lower bound is not ruled out in the end.
+
+    Args:
+        metric: code.
+        queries: `(q, d) float32`.
+        within: `(q,) float32`, distances beyond which rows are not wanted; empty if all are.
+        at_once: queries that are compared in one go, at most, a multiple of 8.
+        noted: rows that are noted of a query, and k more, before those that may be near are
+            measured; at least 16.
+        starts: `(n,) uint64`, the address of each row.
+        codes: `(b, g, 16) uint32`, see `write_blocks`.
+        sides: `(b, 4, 16) float32`, as well; doubts are finite.
+        longest: norm of a row, at most.
+        doubt: of a row, at most.
+        bits: `(b,) uint16`, of the rows of each block that may be answered.
+        first: block.
+        last: and where the blocks end.
+        heaps: `(q, k) uint64`, greatest first, `order_key`s; changed; k is at least 1.
+        sizes: `(q,) int64`, entries of each heap; changed.
+    """
+    many, k = heaps.shape
+    room = noted + k
+    at_once = min(at_once, max(1, NOTES_BYTES // (20 * room) // TILE) * TILE)
+    taken = -(-many // TILE) * TILE
+    words, asked = np.empty((taken, codes.shape[1]), np.uint32), np.empty((taken, ASKED))
+    write_queries(queries, words, asked)
+    largest = 0.0
+    for i in range(many):
+        largest = max(largest, asked[i, SQUARE])
+    if not (largest < LARGE and largest * longest**2 < LARGE_PRODUCT):
+        return False
+    most = min(at_once, many)
+    mosts, found = np.empty((most, k)), np.empty((most, room), np.uint32)
+    lows, used, limits = np.empty((most, room)), np.empty(most, np.int64), np.empty(most)
+    wide = min(at_once, taken)
+    lines, begins = np.empty((wide, 3), np.float32), np.empty(wide, np.int32)
+    products = np.empty(PRODUCTS, np.float32)
+    for at in range(0, many, at_once):
+        end = min(at + at_once, many)
+        for i in range(at, end):
+            limits[i - at] = limit_of(metric, within[i]) if len(within) else np.inf
+        _compare(
+            metric, queries[at:end], words[at : at + at_once], asked[at : at + at_once], mosts,
+            found, lows, used, limits, lines, begins, products, starts, codes, sides, longest,
+            doubt, bits, first, last, heaps[at:end], sizes[at:end],
+        )  # fmt: skip
+    return True

@@ -252,17 +252,29 @@ def scan(
 
 @kernel()
 def answers(
-    keys: NDArray[np.uint64],
-    counts: NDArray[np.int64],
+    heaps: NDArray[np.uint64],
+    sizes: NDArray[np.int64],
     ids: NDArray[np.int64],
     distances: NDArray[np.float32],
 ) -> None:
-    """Write sorted `(q, c)` keys as `(q, k)` ids and distances, padded with −1 and infinity."""
+    """Write the nearest rows of several heaps of each query, padded with −1 and infinity.
+
+    Args:
+        heaps: `(p, q, c) uint64`, each of `c` keys at most, greatest first; changed.
+        sizes: `(p, q) int64`, entries of each heap; at least 1 array.
+        ids: `(q, k) int64`, written; k is c or more.
+        distances: `(q, k) float32`, written.
+    """
     for i in range(len(ids)):
-        for j in range(ids.shape[1]):
-            if j < counts[i]:
-                ids[i, j] = np.int64(keys[i, j] & np.uint64(0xFFFFFFFF))
-                distances[i, j] = key_distance(keys[i, j])
-            else:
-                ids[i, j] = -1
-                distances[i, j] = np.float32(np.inf)
+        heap, used = heaps[0, i], sizes[0, i]
+        for part in range(1, len(heaps)):
+            for j in range(sizes[part, i]):
+                used = offer(heap, used, heaps[part, i, j])
+        for j in range(used, ids.shape[1]):
+            ids[i, j] = -1
+            distances[i, j] = np.float32(np.inf)
+        for j in range(used - 1, -1, -1):
+            key = heap[0]
+            ids[i, j] = np.int64(key & np.uint64(0xFFFFFFFF))
+            distances[i, j] = key_distance(key)
+            replace_greatest(heap, j, heap[j])

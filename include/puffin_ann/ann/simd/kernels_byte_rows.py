@@ -11,11 +11,13 @@ from puffin_ann.ann.simd.vectors import (
     U8X16,
     U32X16,
     add,
+    bytes_of,
     fill_of,
     floats_of,
     greatest_of,
     load_of,
     multiply_add,
+    store_of,
     subtract,
     sum_of,
     where_less,
@@ -29,6 +31,7 @@ MIDDLE = 128
 U64, F32 = np.uint64, np.float32
 _LANES = np.uint64(16)
 _load, _fill = load_of(F32X16), fill_of(F32X16)
+_store_bytes, _to_bytes = store_of(U8X16), bytes_of(U8X16)
 _load_bytes, _widen, _as_numbers = load_of(U8X16), widened_to(U32X16), floats_of(F32X16)
 
 
@@ -50,14 +53,16 @@ def write_byte_row(row, begin, dimension, out, at):  # type: ignore[no-untyped-d
         size = where_less(nothing, line, line, subtract(nothing, line))
         widest = where_less(widest, size, size, widest)
     step = max(greatest_of(widest), F32(1e-30)) / F32(MIDDLE - 1)
-    inverse = F32(1) / step
-    lacking = F32(0)
-    for z in range(U64(dimension)):
-        code = np.floor(row[U64(begin) + z] * inverse + F32(0.5))
-        out[U64(at) + z] = np.uint8(np.int32(code) + MIDDLE)
-        rest = row[U64(begin) + z] - code * step
-        lacking += rest * rest
-    return step, lacking
+    inverse, minus = _fill(F32(1) / step), _fill(-step)
+    middle, rounding = _fill(F32(-MIDDLE)), _fill(F32(MIDDLE + 0.5))
+    squares = nothing
+    for z in range(U64(0), U64(dimension), _LANES):
+        line = _load(row, U64(begin) + z)
+        codes = _to_bytes(multiply_add(line, inverse, rounding))
+        _store_bytes(out, U64(at) + z, codes)
+        rest = multiply_add(add(_as_numbers(_widen(codes)), middle), minus, line)
+        squares = multiply_add(rest, rest, squares)
+    return step, sum_of(squares)
 
 
 @inlined

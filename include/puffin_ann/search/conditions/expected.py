@@ -10,9 +10,6 @@ rows in four shards that caches held: the second least of twelve conditions.
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from puffin_ann.ann.exact.compared_rows import Coding, coding_of_copies
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.paces import Work, learn, pace
@@ -62,7 +59,10 @@ def of_copies(
         coding: of the copies, before and after this search; None if there are none yet.
     """
     once = 0.0 if coding else copying(rows, dimension, shards)
-    before, after = coding or (Coding.LATER, coding_of_copies(rows, dimension, queries))
+    before, after = coding or (
+        coding_of_copies(rows, dimension, 0),
+        coding_of_copies(rows, dimension, queries),
+    )
     by_codes = after is Coding.DONE
     if by_codes and before is not Coding.DONE:
         once += ways.CODED * rows * dimension
@@ -103,14 +103,14 @@ def copying(rows: int, dimension: int, shards: int) -> float:
     return shards * SHARD_COPIED + pace(Work.COPY) * ways.GATHERED * rows * dimension
 
 
-def note_copying(copies: NDArray[np.float32], shards: int, seconds: float) -> None:
-    """Learn from rows that were copied; fresh memory costs more on some machines than others.
+def note_gathering(rows: int, dimension: int, shards: int, seconds: float) -> None:
+    """Learn from rows that were gathered; memory costs more on some machines than others.
 
     Args:
-        copies: (n, d) float32.
-        shards: that they were copied of.
+        rows: as many as were gathered.
+        dimension: of their vectors.
+        shards: that they are of.
         seconds: that it took.
     """
-    if copies.size >= NUMBERS_THAT_TELL:
-        rows, dimension = copies.shape
+    if rows * dimension >= NUMBERS_THAT_TELL:
         learn(Work.COPY, "", copying(rows, dimension, shards), seconds)

@@ -1,4 +1,4 @@
-"""Rows of every shard that a condition lets be answered, side by side: compared in one go."""
+"""Rows of every shard that a condition lets be answered, compared in one go."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.ann.exact.compared_rows import ComparedRows
-from puffin_ann.engines import SearchableShard
+from puffin_ann.ann.exact.row_addresses import Chosen
+from puffin_ann.ann.exact.selected_rows import SelectedRows
 from puffin_ann.search.merge import LocatorKeys, Source
 
 GATHERED_BYTES = 64 << 20
-"""Vectors that are copied side by side, at most."""
+"""What the numbers of gathered rows take, at most: a byte each, or four where they are copied."""
 
 
 class Part(NamedTuple):
@@ -23,14 +23,16 @@ class Part(NamedTuple):
 
     Attributes:
         shard_id: of the shard.
-        engine: that has their vectors as they are.
+        metric: that they are compared by.
         ordinals: (n,) int64.
+        vectors: an array that holds them, and the place of each in it.
         keys: (ordinals) -> file rank, row group and row offset.
     """
 
     shard_id: int
-    engine: SearchableShard
+    metric: str
     ordinals: NDArray[np.int64]
+    vectors: Chosen
     keys: Callable[[NDArray[np.int64]], LocatorKeys]
 
 
@@ -39,40 +41,34 @@ class Gathered:
     """Rows that may be answered, in the order of their locators, by which ties are broken.
 
     Attributes:
-        rows: their vectors.
+        rows: to be compared.
         keys: (3, m) int64: file rank, row group and row offset.
         shards: (m,) int64, ids of their shards.
         ordinals: (m,) int64, in those.
     """
 
-    rows: ComparedRows
+    rows: SelectedRows
     keys: NDArray[np.int64]
     shards: NDArray[np.int64]
     ordinals: NDArray[np.int64]
 
     @classmethod
     def of(cls, parts: Sequence[Part]) -> "Gathered":
-        """Copy the rows of at least one shard."""
+        """Gather the rows of at least one shard."""
         some = [part for part in parts if len(part.ordinals)] or parts[:1]
         keys = np.concatenate([np.stack(part.keys(part.ordinals)) for part in some], axis=1)
         order = _ordered(keys)
         counts = [len(part.ordinals) for part in some]
-        places = np.empty_like(order)
-        places[order] = np.arange(len(order))
-        vectors = np.empty((len(order), some[0].engine.dimension), np.float32)
-        for part, at in zip(some, np.split(places, np.cumsum(counts)[:-1]), strict=True):
-            part.engine.copy_vectors(part.ordinals, vectors, at)
-        metric = METRICS[some[0].engine.metric]
         shards = np.repeat(np.array([part.shard_id for part in some], np.int64), counts)
         ordinals = np.concatenate([part.ordinals for part in some])
-        rows = ComparedRows(vectors, metric, are_copied=True)
+        rows = SelectedRows([part.vectors for part in some], METRICS[some[0].metric], order)
         return cls(rows, keys[:, order], shards[order], ordinals[order])
 
     @cached_property
     def size(self) -> int:
         """Bytes that it takes."""
         arrays = self.keys, self.shards, self.ordinals
-        return self.rows.vectors.nbytes + self.rows.size + sum(array.nbytes for array in arrays)
+        return self.rows.size + sum(array.nbytes for array in arrays)
 
     @cached_property
     def shard_count(self) -> int:
@@ -85,8 +81,8 @@ class Gathered:
         return Source(places, distances, self._keys, self.shards, self.ordinals)
 
     def _keys(self, chosen: NDArray[np.int64]) -> LocatorKeys:
-        rank, group, offset = self.keys[:, chosen]
-        return rank, group, offset
+        rank, group, offset = self.keys
+        return rank[chosen], group[chosen], offset[chosen]
 
 
 def _ordered(keys: NDArray[np.int64]) -> NDArray[np.int64]:

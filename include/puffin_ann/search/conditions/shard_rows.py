@@ -1,4 +1,4 @@
-"""The rows of one shard that may be answered: a mask, their number, and a copy of them if few."""
+"""The rows of one shard that may be answered: a mask, their number, and codes of them if few."""
 
 import threading
 from collections.abc import Callable
@@ -11,26 +11,24 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.core.types import Answers
-from puffin_ann.ann.exact.compared_rows import ComparedRows
 from puffin_ann.ann.exact.kernels_coding import BLOCK
+from puffin_ann.ann.exact.selected_rows import SelectedRows, bytes_of
 from puffin_ann.engines import SearchableShard
 from puffin_ann.search.conditions.decisions import Decisions
-from puffin_ann.search.conditions.expected import Expected, note_copying, of_copies
-
-GATHERED_BYTES = 64 << 20
-"""Rows are copied side by side if they take no more, else picked out again for each search."""
+from puffin_ann.search.conditions.expected import Expected, note_gathering, of_copies
+from puffin_ann.search.conditions.gathered import GATHERED_BYTES
 
 
-class _Copied(NamedTuple):
-    """Rows side by side.
+class _Gathered(NamedTuple):
+    """Rows that are compared alone.
 
     Attributes:
         ordinals: (m + 1,) int64; the last is -1, which place -1, where there is no answer, takes.
-        rows: (m, d) float32.
+        rows: to be compared.
     """
 
     ordinals: NDArray[np.int64]
-    rows: ComparedRows
+    rows: SelectedRows
 
 
 class ShardRows:
@@ -59,7 +57,7 @@ class ShardRows:
     ) -> None:
         self._rows, self.count = rows, count
         self._excluded, self._ordinals = excluded, ordinals
-        self._gathered: _Copied | None = None
+        self._gathered: _Gathered | None = None
         self._lock = threading.Lock()
         self.decisions = Decisions()
         self.when_grown: Callable[[], None] | None = None
@@ -112,8 +110,8 @@ class ShardRows:
         """Bytes that it takes."""
         gathered = self._gathered
         arrays = [self._excluded, self._ordinals, gathered and gathered.ordinals]
-        copied = gathered.rows.vectors.nbytes + gathered.rows.size if gathered else 0
-        return copied + sum(array.nbytes for array in arrays if array is not None)
+        beside = gathered.rows.size if gathered else 0
+        return beside + sum(array.nbytes for array in arrays if array is not None)
 
     def nearest(
         self,
@@ -133,13 +131,12 @@ class ShardRows:
         coding = None if gathered is None else gathered.rows.codings(queries)
         return of_copies(self.count, dimension, queries, 1, coding)
 
-    def _gather(self, shard: SearchableShard) -> _Copied:
+    def _gather(self, shard: SearchableShard) -> _Gathered:
         began, ordinals = perf_counter(), self.ordinals
-        vectors = np.ascontiguousarray(shard.vectors(ordinals))
-        note_copying(vectors, 1, perf_counter() - began)
-        rows = ComparedRows(vectors, METRICS[shard.metric], are_copied=True)
-        gathered = _Copied(np.append(ordinals, -1), rows)
-        if vectors.nbytes <= GATHERED_BYTES:
+        rows = SelectedRows([shard.find_vectors(ordinals)], METRICS[shard.metric])
+        note_gathering(len(rows), shard.dimension, 1, perf_counter() - began)
+        gathered = _Gathered(np.append(ordinals, -1), rows)
+        if bytes_of(len(rows), shard.dimension) <= GATHERED_BYTES:
             self._gathered = gathered
             self._tell()
         return gathered

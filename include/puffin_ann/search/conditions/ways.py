@@ -64,15 +64,18 @@ COMPARED_BY_BYTES = Growing(Cost(8.3e-12, 2.6e-11), Cost(5.8e-12, 3.6e-11))
 """The same by a byte a number, where the machine multiplies bytes."""
 
 CODED = 6.0e-10
-"""Seconds to turn a number of a vector that was just copied into a byte."""
+"""Seconds to turn a number of a vector that was just copied into a byte, where that is not done at
+once."""
 
 CODED_IN_PLACE = 1.0e-9
 """The same of a vector that no cache holds: of 50,000 × 100. `python -m benchmarks ways` does not
 print it."""
 
-GATHERED = 1.75e-9
-"""Seconds to copy a number of a vector beside others, before the first comparison: out of four
-shards of 1,000,000 mixed rows. Of the rows above, which caches hold, it is half of that."""
+GATHERED = 1.2e-9 if HAS_DOTS else 1.75e-9
+"""Seconds to gather a number of a vector, before the first comparison, out of four shards of
+1,000,000 mixed rows: to turn it into a byte where the machine multiplies bytes, else to copy it
+beside others. The former is half of what it took to copy and then to code on an EPYC, as it was
+found to be on an Intel."""
 
 CALLED = 100e-6
 """Seconds that a call takes for each shard beside, however many queries it has: of four shards of
@@ -162,7 +165,7 @@ def compared(rows: int, dimension: int, queries: int, sharing: float) -> float:
             would have taken about as much as what was lost by not having gathered them.
     """
     share = 1.0 / max(1.0, sharing)
-    once = pace(Work.COPY) * GATHERED + _CODED
+    once = pace(Work.COPY) * GATHERED
     return (of_a_number(dimension, queries) + once * share) * rows * dimension
 
 
@@ -196,9 +199,6 @@ def of_a_number(dimension: int, queries: int, *, by_codes: bool = True) -> float
     by_bytes = by_codes and HAS_DOTS
     cost = COMPARED_BY_BYTES.of(dimension, queries) if by_bytes else COMPARED.of(queries)
     return pace(Work.COMPARE) * cost
-
-
-_CODED = CODED if HAS_DOTS else 0.0
 
 
 def passing(share: float, near: float, of_shard: float = 1.0) -> int:

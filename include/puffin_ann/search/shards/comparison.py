@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.ann.exact.kernels_products import HAS_DOTS
+from puffin_ann.ann.exact.selected_rows import bytes_of
 from puffin_ann.declaration import EXACT
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.decisions import size_of
-from puffin_ann.search.conditions.expected import Expected, note_copying, of_copies
+from puffin_ann.search.conditions.expected import Expected, note_gathering, of_copies
 from puffin_ann.search.conditions.gathered import GATHERED_BYTES, Gathered
 from puffin_ann.search.explain.explanation import ShardWay, Way
 from puffin_ann.search.explain.recorder import current, enter
@@ -84,9 +85,10 @@ class Comparison:
             enter("copy rows")
             shards, began = self._opened.open_all(), perf_counter()
             gathered = allowed.gathered = Gathered.of([shard.part(allowed) for shard in shards])
-            note_copying(gathered.rows.vectors, len(shards), perf_counter() - began)
+            dimension = self._routing.dimension
+            note_gathering(len(gathered.rows), dimension, len(shards), perf_counter() - began)
         enter("search shards")
-        began, coding = perf_counter(), gathered.rows.coding
+        began, (coding, _) = perf_counter(), gathered.rows.codings(0)
         found = gathered.nearest(queries, k, self._threads)
         seconds = perf_counter() - began
         if coding is Coding.DONE or not HAS_DOTS:  # else it is not what comparisons are taken for
@@ -148,4 +150,4 @@ class Comparison:
 
 def fits(allowed: AllowedRows, queries: NDArray[np.float32]) -> bool:
     """Tell whether rows are few enough to be copied side by side."""
-    return bool(allowed.rows_answered * queries.nbytes <= GATHERED_BYTES * len(queries))
+    return bytes_of(allowed.rows_answered, queries.shape[1]) <= GATHERED_BYTES

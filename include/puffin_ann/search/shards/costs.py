@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.exact.brute_force import ROWS_WORTH_A_THREAD
 from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.ann.exact.kernels_coding import BLOCK
+from puffin_ann.ann.exact.nearest_in import ROWS_WORTH_A_THREAD
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.expected import ASKED, CALLED_FOR_COPIES, SEARCHED

@@ -5,8 +5,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.ann.exact import brute_force
+from puffin_ann.ann.exact import brute_force, nearest_in
 from puffin_ann.ann.exact.byte_rows import ByteRows
+from puffin_ann.ann.exact.row_addresses import RowAddresses
 from puffin_ann.errors import QueryError
 
 
@@ -37,9 +38,7 @@ def assert_exact(queries, vectors, k, metric, allowed=None, threads=1):
 
 def coded_rows(vectors, metric):
     """Code rows as far as there are any that can be."""
-    squares = brute_force.unknown_squares(len(vectors))
-    brute_force.fill_squares(vectors, squares)
-    return ByteRows.of(vectors, squares, METRICS[metric]) if vectors.size else None
+    return ByteRows.of(RowAddresses.of(vectors), METRICS[metric]) if vectors.size else None
 
 
 finite = st.floats(-1e3, 1e3, width=32) | st.sampled_from([0.0, 1.0, -1.0, 2.0])
@@ -103,7 +102,7 @@ def test_rows_that_are_passed_over_many_at_once_are_too_far(
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("spread", [1.0, 1e-4])
 def test_blocks_and_threads_change_nothing(metric, spread, monkeypatch):
-    monkeypatch.setattr(brute_force, "ROWS_WORTH_A_THREAD", 100)
+    monkeypatch.setattr(nearest_in, "ROWS_WORTH_A_THREAD", 100)
     monkeypatch.setattr(brute_force, "QUERY_BLOCK", 7)
     monkeypatch.setattr(brute_force, "PRODUCT_BYTES", 1 << 10)
     generator = np.random.default_rng(0)

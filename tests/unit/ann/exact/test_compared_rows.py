@@ -7,19 +7,24 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.ann.exact import brute_force, byte_rows, compared_rows, kernels_coding
-from puffin_ann.ann.exact.byte_rows import ByteQueries, ByteRows, size_of_codes
+from puffin_ann.ann.exact import (
+    brute_force,
+    byte_rows,
+    compared_rows,
+    kernels_coding,
+    nearest_in,
+)
+from puffin_ann.ann.exact.byte_rows import ByteRows, size_of_codes
 from puffin_ann.ann.exact.compared_rows import WIDE, WORTH_CODING, Coding, ComparedRows
 from puffin_ann.ann.exact.kernels_coding import BLOCK, DOUBT, STEP
 from puffin_ann.ann.exact.kernels_products import HAS_DOTS
+from puffin_ann.ann.exact.row_addresses import RowAddresses
 from puffin_ann.ann.simd.kernels_byte_rows import MIDDLE
 from puffin_ann.settings import settings as settings_of
 
 
 def coded(vectors, metric="l2"):
-    squares = brute_force.unknown_squares(len(vectors))
-    brute_force.fill_squares(vectors, squares)
-    return ByteRows.of(vectors, squares, METRICS[metric])
+    return ByteRows.of(RowAddresses.of(vectors), METRICS[metric])
 
 
 def numbers_of(rows):
@@ -59,11 +64,12 @@ def test_a_row_is_no_farther_from_its_codes_than_its_doubt(vectors):
     )
 )
 def test_a_query_is_no_farther_from_its_codes_than_its_doubt(queries):
-    rows = coded(np.ones((20, queries.shape[1]), np.float32))
-    asked = ByteQueries.of(rows, queries, None)
-    codes, known = asked.words.view(np.int8).astype(np.float64), asked.asked
-    said = codes * known[:, kernels_coding.QUERY_STEP, None]
     many, d = queries.shape
+    words = np.empty((many + 3, -(-d // 4)), np.uint32)
+    known = np.empty((many + 3, kernels_coding.ASKED))
+    kernels_coding.write_queries(queries, words, known)
+    codes = words.view(np.int8).astype(np.float64)
+    said = codes * known[:, kernels_coding.QUERY_STEP, None]
     away = np.sqrt(((queries - said[:many, :d]) ** 2).sum(axis=1))
     assert (away <= known[:many, kernels_coding.QUERY_DOUBT]).all()
     assert not said[:, d:].any()
@@ -79,8 +85,8 @@ def test_rows_too_long_or_short_to_be_summed_up_are_not_coded(number):
 
 def test_a_query_that_is_too_long_is_compared_with_rows_as_they_are():
     rows = np.random.default_rng(0).standard_normal((100, 3), dtype=np.float32)
-    assert ByteQueries.of(coded(rows), np.full((1, 3), 3e37, np.float32), None) is None
     query = np.full((1, 3), 3e37, np.float32)
+    assert coded(rows).nearest(query, 5) is None
     for metric in METRICS:
         found = brute_force.search(query, rows, 5, metric, coded=coded(rows, metric))
         for one, other in zip(found, brute_force.search(query, rows, 5, metric), strict=True):
@@ -126,7 +132,7 @@ def test_answers_by_codes_are_those_without(
 def test_more_queries_than_are_compared_in_one_go_by_several_threads(monkeypatch):
     monkeypatch.setattr(byte_rows, "AT_ONCE", 16)
     monkeypatch.setattr(byte_rows, "NOTED", 16)
-    monkeypatch.setattr(brute_force, "ROWS_WORTH_A_THREAD", 100)
+    monkeypatch.setattr(nearest_in, "ROWS_WORTH_A_THREAD", 100)
     rng = np.random.default_rng(3)
     rows, queries = (rng.standard_normal((n, 20), dtype=np.float32) for n in (999, 83))
     found = brute_force.search(queries, rows, 7, "l2", coded=coded(rows), threads=3)
@@ -163,9 +169,9 @@ def test_rows_that_are_compared_again_and_again_are_coded_and_the_answers_stay(m
     assert used == [False] * (WORTH_CODING // 2) + [True] * (WORTH_CODING // 2)
     held = compared._coded
     assert compared.size == sum(
-        array.nbytes for array in (compared._squares, held.codes, held.sides)
+        array.nbytes for array in (compared._squares, held.codes, held.sides, held.rows.starts)
     )
-    assert size_of_codes(*rows.shape) == held.codes.nbytes + held.sides.nbytes
+    assert size_of_codes(*rows.shape) == held.size
 
 
 def test_of_masks_that_come_again_what_was_made_is_of_each_alone(monkeypatch):

@@ -1,6 +1,5 @@
 """What a search is told to take counts all that it does, in the search that does it."""
 
-import numpy as np
 import pytest
 
 from puffin_ann.ann.exact.compared_rows import Coding
@@ -13,13 +12,12 @@ NUMBERS = ROWS * DIMENSION
 LATER, DONE = Coding.LATER, Coding.DONE
 
 
-def test_rows_are_copied_once_and_all_of_that_is_told_then():
+def test_rows_are_gathered_once_and_all_of_that_is_told_then():
     first = expected.of_copies(ROWS, DIMENSION, 1, 4, None)
     known = DONE if HAS_DOTS else LATER
     again = expected.of_copies(ROWS, DIMENSION, 1, 4, (known, known))
-    coded = ways.CODED * NUMBERS if HAS_DOTS else 0.0
-    copied = 4 * expected.SHARD_COPIED + ways.GATHERED * NUMBERS
-    assert first.once == pytest.approx(copied + coded)
+    gathered = 4 * expected.SHARD_COPIED + ways.GATHERED * NUMBERS
+    assert first.once == pytest.approx(gathered)
     assert again.once == 0.0
     assert first.seconds - again.seconds == pytest.approx(first.once)
 
@@ -40,8 +38,6 @@ def test_copies_are_coded_in_the_search_that_does_it():
     assert now.once == pytest.approx(ways.CODED * NUMBERS)
     assert now.seconds - after.seconds == pytest.approx(now.once)
     assert (after.seconds < before.seconds) is HAS_DOTS
-    many = expected.of_copies(ROWS, DIMENSION, 1000, 4, None)
-    assert (many.once > expected.copying(ROWS, DIMENSION, 4)) is HAS_DOTS
 
 
 def test_of_few_rows_most_is_the_call_and_what_is_done_for_each_query():
@@ -62,13 +58,12 @@ def test_rows_in_place_are_coded_once_and_those_between_are_passed():
     assert masked.seconds - later.seconds == pytest.approx(expected.LEFT_OUT * ROWS)
 
 
-def test_what_copies_took_is_learned_and_counts_in_the_choice():
+def test_what_gathering_took_is_learned_and_counts_in_the_choice():
     before = ways.compared(ROWS, DIMENSION, 1, 1.0), expected.copying(ROWS, DIMENSION, 4)
-    copies = np.zeros((ROWS, DIMENSION), np.float32)
     few = expected.NUMBERS_THAT_TELL // DIMENSION
-    expected.note_copying(copies[:few], 4, 1.0)
+    expected.note_gathering(few, DIMENSION, 4, 1.0)
     assert pace(Work.COPY) == 1.0
-    expected.note_copying(copies, 4, 1.0)
+    expected.note_gathering(ROWS, DIMENSION, 4, 1.0)
     assert pace(Work.COPY) == STEP
     more = (STEP - 1) * ways.GATHERED * NUMBERS
     assert ways.compared(ROWS, DIMENSION, 1, 1.0) - before[0] == pytest.approx(more)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.core.types import Answers
+from puffin_ann.ann.exact.selected_rows import bytes_of
 from puffin_ann.blobs.version.routing import Routing
 from puffin_ann.declaration import EXACT
 from puffin_ann.engines import SearchableShard
@@ -24,8 +25,8 @@ from puffin_ann.search.conditions.expected import (
     Expected,
     in_place,
 )
-from puffin_ann.search.conditions.gathered import Part
-from puffin_ann.search.conditions.shard_rows import GATHERED_BYTES, ShardRows
+from puffin_ann.search.conditions.gathered import GATHERED_BYTES, Part
+from puffin_ann.search.conditions.shard_rows import ShardRows
 from puffin_ann.search.explain.explanation import ShardWay, Way, way_of
 from puffin_ann.search.shards.opening import tie_breaks
 from puffin_ann.search.shards.opening.load import LoadedShard
@@ -98,7 +99,9 @@ class SnapshotShard:
         """Return the rows that may be answered under a condition, to be gathered."""
         self.is_untouched = False
         ordinals = self.allowed(allowed).ordinals
-        return Part(self.entry.shard_id, self.loaded.engine, ordinals, self.keys)
+        engine = self.loaded.engine
+        vectors = engine.find_vectors(ordinals)
+        return Part(self.entry.shard_id, engine.metric, ordinals, vectors, self.keys)
 
     def excluded(self, allowed: AllowedRows | None) -> NDArray[np.bool_] | None:
         """Mark the rows that must not be answered, (n,) bool; None if all may."""
@@ -342,7 +345,7 @@ class SnapshotShard:
         """Return the seconds of a query, rows that may be answered gathered, or where they lie."""
         rows = self.allowed(allowed)
         sharing = math.inf if rows.is_gathered else allowed.sharing
-        if 4 * rows.count * self._dimension > GATHERED_BYTES:  # they are copied again each time
+        if bytes_of(rows.count, self._dimension) > GATHERED_BYTES:  # they are gathered each time
             sharing = queries
         return (
             ways.compared(rows.count, self._dimension, queries, sharing),
