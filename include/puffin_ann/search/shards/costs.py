@@ -43,7 +43,7 @@ class Costs:
         """
         routing = self._routing
         sifted = ways.walked(routing.algorithm, routing.dimension, wide, queries)
-        return sifted < min(self._others(share, allowed, queries))
+        return self._is_cheapest(sifted, self._others(share, allowed, queries), allowed, queries)
 
     def sifting_pays(
         self,
@@ -60,9 +60,10 @@ class Costs:
             allowed: see above.
             queries: see above.
         """
-        other = min(self._others(share, allowed, queries))
+        others = self._others(share, allowed, queries)
         for width, rows in efforts:
-            yield self._sifted(width, rows, allowed, queries, other) < other
+            sifted = self._sifted(width, rows, allowed, queries, min(others))
+            yield self._is_cheapest(sifted, others, allowed, queries)
 
     def gain_of_copies(
         self, effort: tuple[float, float], allowed: AllowedRows, queries: int
@@ -177,6 +178,32 @@ class Costs:
         routing = self._routing
         sifted = ways.sifted(routing.algorithm, routing.dimension, width, rows, queries)
         return sifted + allowed.sifted.short_share * other
+
+    def _is_cheapest(
+        self, sifted: float, others: tuple[float, float, float], allowed: AllowedRows, queries: int
+    ) -> bool:
+        """Tell whether to sift costs less than other ways.
+
+        To gather rows is paid once queries would have gained together what it takes. Those before
+        count for what they would have gained, and so do these, by what to sift them takes.
+
+        Args:
+            sifted: seconds of a query that is sifted.
+            others: what `_others` returns.
+            allowed: see `sifting_may_pay`.
+            queries: see `sifting_may_pay`.
+        """
+        rows, dimension = allowed.rows_answered, self._routing.dimension
+        _, in_place, masked = others
+        gathered = ways.compared(rows, dimension, queries, math.inf)
+        rest = min(in_place, masked)
+        if sifted >= rest or sifted <= gathered:
+            return sifted < rest
+        if allowed.gathered is not None:
+            return False
+        once = ways.compared(rows, dimension, queries, 1.0) - gathered
+        before = max(0, allowed.sharing - 2 * queries)
+        return before * (rest - gathered) + 2 * queries * (sifted - gathered) < once
 
     def _others(
         self, share: float, allowed: AllowedRows, queries: int

@@ -1,10 +1,12 @@
 """To copy rows is dealt out among the queries that copies would have served."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
 
 from puffin_ann.ann.exact.compared_rows import Coding
+from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.sifted import Sifted
 from puffin_ann.search.shards.costs import Costs
 
@@ -44,3 +46,38 @@ def test_who_is_sifted_gains_by_copies_what_these_take_less_than_that(costs):
     wide, wider = (costs.gain_of_copies((width, 30.0), few, 100) for width in (60.0, 90.0))
     assert 0.0 < wide < wider < 1.0
     assert costs.gain_of_copies((1e6, 1e6), few, 100) == 1.0
+
+
+def queries_until_compared(costs, effort, share):
+    """Return how many queries are sifted, one a call, before rows are gathered."""
+    asked = allowed(share, 0)
+    settled = 0.0
+    for number in range(1, 10_000):
+        asked.sharing = round(2 * (number - settled))
+        if not next(costs.sifting_pays([effort], share, asked, 1)):
+            return number - 1
+        settled += 1.0 - costs.gain_of_copies(effort, asked, 1)
+    return 10_000
+
+
+def test_who_is_sifted_is_compared_once_the_queries_together_gained_what_gathering_takes(costs):
+    rows = allowed(0.001, 1).rows_answered
+    gathered = ways.compared(rows, 128, 1, math.inf)
+    once = ways.compared(rows, 128, 1, 1.0) - gathered
+    found = []
+    for width in (50.0, 60.0, 100.0, 400.0):
+        effort = width, 10.0
+        gain = ways.sifted("vamana", 128, *effort, 1) - gathered
+        found.append(queries_until_compared(costs, effort, 0.001))
+        # One of eight is expected to be left short of rows before any was sifted, and gains more.
+        assert found[-1] <= math.ceil(once / (2 * gain)) + 1
+    assert found == sorted(found, reverse=True)
+    assert found[0] > 2
+
+
+def test_who_would_gain_nothing_by_copies_is_sifted_for_ever(costs):
+    asked = allowed(0.5, 10_000)
+    assert next(costs.sifting_pays([(4.0, 10.0)], 0.5, asked, 1))
+    asked.gathered = object()
+    assert next(costs.sifting_pays([(4.0, 10.0)], 0.5, asked, 1))
+    assert not next(costs.sifting_pays([(1e6, 10.0)], 0.5, asked, 1))
