@@ -88,7 +88,7 @@ class AllowedRows:
         """Live rows that are allowed, in the index and outside of it."""
         return self.rows_answered + self.rows_to_scan
 
-    @property
+    @cached_property
     def share(self) -> float:
         """Share of the rows in the index that may be answered, at most 1."""
         return min(1.0, self.rows_answered / max(1, self._version.vectors))

@@ -77,9 +77,10 @@ class Among:
         self._shards = len(version.routing.shards)
         # Packed nodes are sifted while they are walked: only what may be answered is listed.
         self._lists_all = version.routing.algorithm != "vamana"
-        self._routes, self._costs, self._reach = routes, costs, reach
+        self._routes, self._costs = routes, costs
         # Asked again by each query, mostly for as many rows.
         self._wider, self._cells = lru_cache(reach.wider), lru_cache(reach.cells)
+        self._width = lru_cache(reach.width)
         self._probe, self._ask_few, self._search = probe, ask_few, search
 
     def answer(
@@ -120,7 +121,7 @@ class _Asked:
     ) -> None:
         self._among, self._queries = among, queries
         self._wanted, self._allowed, self._share = wanted, allowed, share
-        self._wide = among._reach.width(wanted.k, wanted.width)
+        self._wide = among._width(wanted.k, wanted.width)
         self._key = wanted, size_of(len(queries)), allowed.gathered is None
         self.shards = 0
         self._shares: dict[int, Vectors] = {}

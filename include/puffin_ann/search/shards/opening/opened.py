@@ -116,7 +116,10 @@ class OpenedShards:
 
     def open_all(self) -> list[SnapshotShard]:
         """Return all shards, in the version's order."""
-        return self.open_together(self._version.routing.shards)
+        entries = self._version.routing.shards
+        if self.are_all_open:
+            return [self.kept[entry.shard_id] for entry in entries]
+        return self.open_together(entries)
 
     @property
     def are_all_open(self) -> bool:
