@@ -319,12 +319,11 @@ def is_enough(
     """Tell of each query whether no row beyond what is known can be among its k nearest, (q,) bool.
 
     Args:
-        distances: (q, m) float32, of the rows found in all shards, in any order.
+        distances: (q, m) float32, of the rows found in all shards, ascending.
         horizon: (q,) float32, up to which distance the rows of all shards are known.
         k: answers wanted.
     """
     if distances.shape[1] < k:
         return np.zeros(len(distances), np.bool_)
-    last = np.partition(distances, k - 1, axis=1)[:, k - 1]
-    found: NDArray[np.bool_] = last < horizon
+    found: NDArray[np.bool_] = distances[:, k - 1] < horizon
     return found

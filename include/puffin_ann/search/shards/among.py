@@ -191,15 +191,18 @@ class _Asked:
         """Sift the rows near some queries; see `sifting.Sift`."""
         found = self._sift_together(share) if asked.all() else None
         sources, sights = self._sift_apart(asked, share) if found is None else found
-        distances = np.concatenate([source.distances for source in sources], axis=1)
+        distances = sources[0].distances
+        if len(sources) > 1:
+            distances = np.concatenate([source.distances for source in sources], axis=1)
+            distances.sort(axis=1)
         enough = ways.is_enough(distances, sights[:, HORIZON], self._wanted.k)
         enough &= ways.are_even(sights, self._share)
-        sifted, short = self._allowed.sifted, asked & ~enough
+        sifted, done = self._allowed.sifted, enough & asked
         sifted.add_rows(*_seen(sights))
-        if short.any():
-            sifted.add_short(*_seen(sights[short]))
+        if (done != asked).any():
+            sifted.add_short(*_seen(sights[asked & ~enough]))
         left_alone = 1.0 - self._gain_of_copies(share)
-        self._allowed.settled += left_alone * int(np.count_nonzero(enough & asked))
+        self._allowed.settled += left_alone * int(np.count_nonzero(done))
         return sources, enough
 
     def _gain_of_copies(self, share: float) -> float:
@@ -270,4 +273,5 @@ class _Asked:
 
 def _seen(sights: Vectors) -> tuple[int, int]:
     """Return how many rows near queries were seen, and may be answered, by (q, 3) sights."""
-    return int(sights[:, SEEN].sum()), int(sights[:, THROUGH].sum())
+    totals = sights.sum(axis=0)
+    return int(totals[SEEN]), int(totals[THROUGH])

@@ -57,7 +57,7 @@ class Located:
             keys: (3, q · k) int64, where they are.
         """
         places, ordinals, distances = answers
-        numbers = np.where(places < 0, -1, _numbers(*ordinals.shape))
+        numbers = places >> 63 | _numbers(*ordinals.shape)  # -1 where the place is
         shards = self.shard_ids[places.reshape(-1)]
         return Source(numbers, distances, partial(_chosen, keys), shards, ordinals.reshape(-1))
 
