@@ -81,7 +81,7 @@ def test_time_is_told_of_the_stage_that_took_it(words, monkeypatch):
     assert spent["find the rows of the condition"] >= 0.2
     assert spent["scan rows outside the index"] >= 0.3
     assert {"open shards", "search shards", "merge answers", "fetch columns"} <= {*spent}
-    searched = sum(spent.get(name, 0.0) for name in ("open shards", "copy rows", "search shards"))
+    searched = sum(spent.get(name, 0.0) for name in ("open shards", "gather rows", "search shards"))
     assert max(way.seconds for way in told.shards) <= searched
 
 
@@ -130,7 +130,7 @@ def test_a_way_that_was_chosen_by_its_cost_is_told_with_it(words, way):
     index = built(words, algorithm="vamana")
     index._shards.way = way
     told = explanation_of(index.search(QUERIES, 3, where="id >= 3", explain=True))
-    compared = {"allowed rows", "copied rows"}
+    compared = {"allowed rows", "gathered rows"}
     names = {"compare": compared, "mask": {"masked graph"}, "sift": {"sifted graph"}}
     shards = [shard for shard in told.shards if shard.way in names[way]]
     assert shards
@@ -168,7 +168,7 @@ def test_nothing_is_expected_where_the_table_is_read_unless_a_way_was_chosen_by_
         assert {shard.estimated_seconds for shard in told.shards} == {None}
     told = explanation_of(index.search(QUERIES, 3, where="id >= 3", explain=True))
     assert all(shard.estimated_seconds > 0 for shard in told.shards)
-    assert all("copied rows" not in shard.instead for shard in told.shards)
+    assert all("gathered rows" not in shard.instead for shard in told.shards)
     assert not told.ways_expected
 
 
@@ -197,22 +197,27 @@ def test_rows_of_all_shards_that_are_compared_in_one_go_are_told(words, copied, 
     told = explanation_of(index.search(QUERIES, 3, where="id < 6", explain=True))
     whole, *shards = told.shards
     assert (whole.shard_id, whole.kind) == (None, "all")
-    assert whole.way == ("copied rows" if copied else "allowed rows")
+    assert whole.way == ("gathered rows" if copied else "allowed rows")
     assert (whole.rows, whole.rows_allowed, whole.queries) == (60, 6, 3)
     assert whole.seconds > 0
     assert whole.estimated_seconds > 0
     assert (whole.estimated_once > 0) is copied
     assert whole.is_first
-    assert {*told.ways_expected} == {"allowed rows", "copied rows", "masked graph", "sifted graph"}
+    assert {*told.ways_expected} == {
+        "allowed rows",
+        "gathered rows",
+        "masked graph",
+        "sifted graph",
+    }
     assert [shard.way for shard in shards] == ([] if copied else ["allowed rows"] * 2)
     assert told.shards_left_out == 0
-    tree, how = as_text(told), "by copies" if copied else "where they lie"
-    assert f"    allowed rows of all shards: compared {how}, 60 rows, 6 allowed, 3 queries" in tree
+    tree, how = as_text(told), "gathered and compared" if copied else "compared where they lie"
+    assert f"    allowed rows of all shards: {how}, 60 rows, 6 allowed, 3 queries" in tree
     assert ("vamana: all shards in one go" in tree) is copied
     ways_title = (
         "    ways through all shards, as expected; copies and codes for 6 queries, half to come"
     )
-    assert f"{ways_title}\n      allowed rows compared" in tree
+    assert f"{ways_title}\n      allowed rows " in tree
     again = explanation_of(index.search(QUERIES, 3, where="id < 6", explain=True))
     assert again.queries_sharing == 12
     assert not again.shards[0].is_first
@@ -234,7 +239,7 @@ def drawn(catalog):
 
 
 WORK = {
-    "copied rows": (Gathered, "nearest"),
+    "gathered rows": (Gathered, "nearest"),
     "allowed rows": (ShardTier, "exhaustive"),
     "sifted graph": (_Asked, "sift"),
     "each for itself": (SnapshotShard, "search"),
@@ -274,7 +279,7 @@ def test_a_search_that_is_explained_takes_the_way_of_one_that_is_not(drawn, call
             taken |= {*ways_taken}
             shards = explanation_of(answers).shards
             together = {shard.way for shard in shards if shard.kind == "all"}
-            assert together == {*ways_taken} & {"copied rows", "allowed rows"}
+            assert together == {*ways_taken} & {"gathered rows", "allowed rows"}
             is_sifted = any(shard.way == "sifted graph" for shard in shards)
             assert is_sifted is ("sifted graph" in ways_taken)
     assert len(taken) > 1
@@ -290,7 +295,7 @@ def test_rows_that_a_search_copies_and_codes_are_expected_to_take_that_long_once
         explanation_of(index.search(queries, 10, where="draw < 600", explain=True)).shards[0]
         for _ in range(2)
     )
-    assert first.way == later.way == "copied rows"
+    assert first.way == later.way == "gathered rows"
     assert first.estimated_once > ways.GATHERED * 600 * index.dimension
     assert later.estimated_once == 0.0
     assert CALLED_FOR_COPIES < later.estimated_seconds < first.estimated_seconds

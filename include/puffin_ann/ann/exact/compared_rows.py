@@ -2,6 +2,7 @@
 
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable
 from enum import Enum
 
@@ -42,22 +43,25 @@ class Coding(Enum):
 
 
 class _Room:
-    """Bytes that codes take in this process, as far as they may."""
+    """Bytes that codes take in this process, as far as they may.
+
+    They are given back whenever Python lets go of the owner, which may be while this very thread
+    takes others: so whoever gives back waits for no lock.
+    """
 
     def __init__(self) -> None:
         self._taken, self._lock = 0, threading.Lock()
+        self._given_back: deque[int] = deque()
 
     def take(self, size: int, owner: object) -> Callable[[], object] | None:
         """Take room as long as its owner is there; return what gives it back, None if none is."""
         with self._lock:
+            while self._given_back:
+                self._taken -= self._given_back.popleft()
             if self._taken + size > settings().codes_max_bytes:
                 return None
             self._taken += size
-        return weakref.finalize(owner, self._give, size)
-
-    def _give(self, size: int) -> None:
-        with self._lock:
-            self._taken -= size
+        return weakref.finalize(owner, self._given_back.append, size)
 
 
 _ROOM = _Room()
@@ -73,13 +77,16 @@ class ComparedRows:
     Args:
         vectors: as above.
         metric: as above.
+        may_be_coded: whether it is not known of them that they cannot be.
     """
 
-    def __init__(self, vectors: NDArray[np.float32], metric: Metric) -> None:
+    def __init__(
+        self, vectors: NDArray[np.float32], metric: Metric, *, may_be_coded: bool = True
+    ) -> None:
         self.vectors, self.metric = vectors, metric
         self._squares = brute_force.unknown_squares(len(vectors))
         self._coded: ByteRows | None = None
-        self._may_be_coded = _may_be_coded(*vectors.shape)
+        self._may_be_coded = may_be_coded and _may_be_coded(*vectors.shape)
         self._asked, self._lock = 0.0, threading.Lock()
         self._masks = KnownMasks()
 

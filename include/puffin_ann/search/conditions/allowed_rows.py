@@ -11,7 +11,7 @@ from puffin_ann.lake.read.conditions.condition import Condition
 from puffin_ann.lake.read.conditions.matching_rows import MatchingRows
 from puffin_ann.lake.read.diff.coverage_diff import ALL, Positions
 from puffin_ann.search.conditions.decisions import Decisions
-from puffin_ann.search.conditions.gathered import Gathered
+from puffin_ann.search.conditions.gathered import Gathered, fits
 from puffin_ann.search.conditions.kept_shards import KeptShards
 from puffin_ann.search.conditions.live_places import FEW_SHARE, LivePlaces
 from puffin_ann.search.conditions.shard_rows import ShardRows
@@ -47,8 +47,9 @@ class AllowedRows:
         rows_to_scan: live rows outside the index that are allowed.
         sifted: how queries fared whose nearest rows were sifted.
         asked: queries under the condition so far.
-        settled: how many of them would have gained nothing by rows being copied, as sifted ones do;
+        settled: how many of them would have gained nothing by rows being gathered, as sifted ones;
             who would have gained a part of what others do counts as the rest of a query.
+        may_be_gathered: whether they were not found to take too much when they were gathered.
         decisions: which ways were found to cost least.
     """
 
@@ -78,6 +79,7 @@ class AllowedRows:
         )
         self.sifted = Sifted()
         self.asked, self.settled = 0, 0.0
+        self.may_be_gathered = True
         self.decisions = Decisions()
         self._shards = KeptShards()
         self._gathered: Gathered | None = None
@@ -100,12 +102,16 @@ class AllowedRows:
 
     @property
     def sharing(self) -> int:
-        """Queries among which it is dealt out to copy rows: they would have gained by copies.
+        """Queries among which it is dealt out to gather rows: they would have gained by that.
 
         Those are counted that asked so far, and as many that are to come: how long something has
         gone on is all there is to tell how long it will.
         """
         return round(2 * (self.asked - self.settled))
+
+    def can_be_gathered(self, dimension: int) -> bool:
+        """Tell whether they are few enough to be gathered, of vectors of some dimension."""
+        return self.may_be_gathered and fits(self.rows_answered, dimension)
 
     @property
     def skips_rows(self) -> bool:

@@ -11,11 +11,14 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.exact.row_addresses import Chosen
-from puffin_ann.ann.exact.selected_rows import SelectedRows
+from puffin_ann.ann.exact.selected_rows import SelectedRows, bytes_of
 from puffin_ann.search.merge import LocatorKeys, Source
 
-GATHERED_BYTES = 64 << 20
-"""What the numbers of gathered rows take, at most: a byte each, or four where they are copied."""
+GATHERED_BYTES = 128 << 20
+"""What gathered rows take, at most."""
+
+BESIDE_BYTES = 40
+"""Of a gathered row, its locator, shard and ordinal."""
 
 
 class Part(NamedTuple):
@@ -83,6 +86,11 @@ class Gathered:
     def _keys(self, chosen: NDArray[np.int64]) -> LocatorKeys:
         rank, group, offset = self.keys
         return rank[chosen], group[chosen], offset[chosen]
+
+
+def fits(rows: int, dimension: int) -> bool:
+    """Tell whether so many rows may be gathered, if they can be coded."""
+    return bytes_of(rows, dimension) + BESIDE_BYTES * rows <= GATHERED_BYTES
 
 
 def _ordered(keys: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""The rows of one shard that may be answered: a mask, their number, and codes of them if few."""
+"""The rows of one shard that may be answered: a mask, their number, and themselves if few."""
 
 import threading
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.core.types import Answers
 from puffin_ann.ann.exact.kernels_coding import BLOCK
-from puffin_ann.ann.exact.selected_rows import SelectedRows, bytes_of
+from puffin_ann.ann.exact.selected_rows import SelectedRows
 from puffin_ann.engines import SearchableShard
 from puffin_ann.search.conditions.decisions import Decisions
 from puffin_ann.search.conditions.expected import Expected, note_gathering, of_copies
@@ -45,6 +45,7 @@ class ShardRows:
     Attributes:
         count: as given.
         decisions: whether to compare them was found to cost less than to search past the others.
+        may_be_kept: whether they were not found to take too much when they were gathered.
         when_grown: is called when it takes more bytes than before.
     """
 
@@ -58,6 +59,7 @@ class ShardRows:
         self._rows, self.count = rows, count
         self._excluded, self._ordinals = excluded, ordinals
         self._gathered: _Gathered | None = None
+        self.may_be_kept = True
         self._lock = threading.Lock()
         self.decisions = Decisions()
         self.when_grown: Callable[[], None] | None = None
@@ -102,7 +104,7 @@ class ShardRows:
 
     @property
     def is_gathered(self) -> bool:
-        """Whether they lie side by side already."""
+        """Whether they are gathered already."""
         return self._gathered is not None
 
     @property
@@ -120,7 +122,7 @@ class ShardRows:
         k: int,
         threads: int,
     ) -> Answers:
-        """Return the k nearest of these rows, exactly, by comparing copies of them."""
+        """Return the k nearest of these rows, exactly, by comparing them alone."""
         ordinals, rows = self._gathered or self._gather(shard)
         places, distances = rows.nearest(queries, k, threads=threads)
         return ordinals[places], distances
@@ -136,7 +138,8 @@ class ShardRows:
         rows = SelectedRows([shard.find_vectors(ordinals)], METRICS[shard.metric])
         note_gathering(len(rows), shard.dimension, 1, perf_counter() - began)
         gathered = _Gathered(np.append(ordinals, -1), rows)
-        if bytes_of(len(rows), shard.dimension) <= GATHERED_BYTES:
+        self.may_be_kept = rows.size <= GATHERED_BYTES
+        if self.may_be_kept:
             self._gathered = gathered
             self._tell()
         return gathered

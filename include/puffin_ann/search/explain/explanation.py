@@ -24,12 +24,12 @@ Way = Literal[
     "sifted codes",
     "all rows",
     "allowed rows",
-    "copied rows",
+    "gathered rows",
     "ranges",
 ]
 """Of a shard: its graph, or its codes, both also with rows masked that do not satisfy a condition,
 or with those sifted out of what was found; all of its rows, or the allowed, compared one by one
-where they lie, or the allowed by copies side by side; ranges of it, read where it is stored."""
+where they lie, or the allowed, gathered; ranges of it, read where it is stored."""
 
 Among = Literal["all", "masked", "sifted"]
 """What becomes of rows that do not satisfy a condition; all are searched where there is none."""
@@ -176,7 +176,7 @@ class Explanation:
             among them; empty where none had to be chosen. To copy and code rows is dealt out among
             `queries_sharing`.
         queries_sharing: queries that have asked under the condition so far, with these, but for
-            those that were sifted and would have gained nothing by copies; and as many to come.
+            those that were sifted and would have gained nothing by it; and as many to come.
         shards: that were searched, those that were asked again after those asked before.
         shards_left_out: how many were not, since they are far from every query.
         files_compared: data files whose rows were compared, by their centroids; None of an index

@@ -121,8 +121,8 @@ def _searched(told: Explanation) -> str:
 
 def _shard(way: ShardWay) -> Branch:
     if way.kind == "all":
-        how = "by copies" if way.way == "copied rows" else "where they lie"
-        parts = [f"allowed rows of all shards: compared {how}"]
+        how = "gathered and compared" if way.way == "gathered rows" else "compared where they lie"
+        parts = [f"allowed rows of all shards: {how}"]
     else:
         parts = [f"{'delta' if way.kind == 'delta' else 'shard'} {way.shard_id}: {_WAYS[way.way]}"]
     if way.width is not None:
@@ -159,7 +159,7 @@ _WAYS: Mapping[Way, str] = {
     "sifted codes": "codes, other rows sifted out",
     "all rows": "all rows compared",
     "allowed rows": "allowed rows compared",
-    "copied rows": "allowed rows compared by copies",
+    "gathered rows": "allowed rows gathered and compared",
     "ranges": "ranges read, not on local disk",
 }
 

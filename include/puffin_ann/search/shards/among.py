@@ -14,7 +14,6 @@ from puffin_ann.search.conditions.decisions import size_of
 from puffin_ann.search.explain.explanation import Way
 from puffin_ann.search.explain.recorder import current, enter
 from puffin_ann.search.merge import Source
-from puffin_ann.search.shards.comparison import fits
 from puffin_ann.search.shards.costs import Costs
 from puffin_ann.search.shards.opening.snapshot_shard import UNASKED
 from puffin_ann.search.shards.reach import Reach
@@ -148,7 +147,7 @@ class _Asked:
     def _is_masked(self) -> bool:
         allowed, queries = self._allowed, self._queries
         return not self._among._costs.comparing_pays(
-            allowed, len(queries), fits=fits(allowed, queries), is_told=False
+            allowed, len(queries), fits=allowed.can_be_gathered(queries.shape[1]), is_told=False
         )
 
     def pays(self) -> bool:
@@ -175,8 +174,8 @@ class _Asked:
         among, allowed, queries = self._among, self._allowed, self._queries
         effort = self._effort(allowed.sifted.near(self._share))
         expected = among._costs.of_ways(*effort, allowed, len(queries))
-        if not fits(allowed, queries):
-            del expected["copied rows"]
+        if not allowed.can_be_gathered(queries.shape[1]):
+            del expected["gathered rows"]
         return expected
 
     def _effort(self, share: float) -> tuple[float, float]:

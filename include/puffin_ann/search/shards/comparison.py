@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.ann.exact.kernels_products import HAS_DOTS
-from puffin_ann.ann.exact.selected_rows import bytes_of
 from puffin_ann.declaration import EXACT
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
@@ -27,7 +26,7 @@ Answer = tuple[list[Source], int]
 
 
 class Comparison:
-    """Compares the rows of all shards that may be answered, copied side by side or where they lie.
+    """Compares the rows of all shards that may be answered, gathered or where they lie.
 
     Args:
         version: that answers.
@@ -65,26 +64,31 @@ class Comparison:
         enter("open shards")
         self._opened.open_all()
         self._opened.place(allowed)
-        is_copied, recorder = self._gathers(allowed, queries), current()
-        # Beforehand: what is copied or coded now costs less later.
+        is_gathered, recorder = self._gathers(allowed, queries), current()
+        # Beforehand: what is gathered or coded now costs less later.
         told: ShardWay | None = None
         if recorder is not None:
             recorder.begin_turn()
-            told = self._told(allowed, queries, is_copied=is_copied)
+            told = self._told(allowed, queries, is_gathered=is_gathered)
         began = perf_counter()
-        compare = self._of_copies if is_copied else self._in_place
+        compare = self._of_gathered if is_gathered else self._in_place
         answers = compare(queries, k, allowed)
         if recorder is not None and told is not None:
             recorder.add_shard(replace(told, seconds=perf_counter() - began))
         return answers
 
-    def _of_copies(self, queries: NDArray[np.float32], k: int, allowed: AllowedRows) -> Answer:
-        """Return the answers of rows that are copied side by side, unless they were before."""
+    def _of_gathered(self, queries: NDArray[np.float32], k: int, allowed: AllowedRows) -> Answer:
+        """Return the answers of rows that are gathered, unless they were before."""
         gathered = allowed.gathered
         if gathered is None:
-            enter("copy rows")
+            enter("gather rows")
             shards, began = self._opened.open_all(), perf_counter()
-            gathered = allowed.gathered = Gathered.of([shard.part(allowed) for shard in shards])
+            gathered = Gathered.of([shard.part(allowed) for shard in shards])
+            if gathered.size <= GATHERED_BYTES:
+                allowed.gathered = gathered
+            else:  # they could not be coded
+                allowed.may_be_gathered = False
+                allowed.decisions.clear()
             dimension = self._routing.dimension
             note_gathering(len(gathered.rows), dimension, len(shards), perf_counter() - began)
         enter("search shards")
@@ -111,43 +115,41 @@ class Comparison:
             ("compare", way, size_of(len(queries)), allowed.gathered is None),
             allowed.asked,
             lambda: self._costs.comparing_pays(
-                allowed, len(queries), fits=fits(allowed, queries), is_told=way is not None
+                allowed,
+                len(queries),
+                fits=allowed.can_be_gathered(queries.shape[1]),
+                is_told=way is not None,
             ),
         )
 
     def _gathers(self, allowed: AllowedRows, queries: NDArray[np.float32]) -> bool:
-        """Tell whether the rows are copied side by side."""
+        """Tell whether the rows are gathered."""
         if allowed.gathered is not None:
             return True
-        return fits(allowed, queries) and allowed.decisions.of(
+        return allowed.can_be_gathered(queries.shape[1]) and allowed.decisions.of(
             ("gather", size_of(len(queries))),
             allowed.asked,
             lambda: self._costs.gathering_pays(allowed, len(queries)),
         )
 
     def _told(
-        self, allowed: AllowedRows, queries: NDArray[np.float32], *, is_copied: bool
+        self, allowed: AllowedRows, queries: NDArray[np.float32], *, is_gathered: bool
     ) -> ShardWay:
         """Tell how the rows of all shards will be compared."""
-        way: Way = "copied rows" if is_copied else "allowed rows"
+        way: Way = "gathered rows" if is_gathered else "allowed rows"
         told = ShardWay.of_all(self._routing, way, len(queries), allowed.rows_answered)
         shards = self._opened.open_all()
-        if is_copied:
-            expected = self._of_copies_expected(allowed, len(queries))
+        if is_gathered:
+            expected = self._of_gathered_expected(allowed, len(queries))
         else:
             parts = [shard.expected_in_place(len(queries), allowed) for shard in shards]
             expected = Expected(*map(sum, zip(*parts, strict=True)))
         is_first = any(shard.is_untouched for shard in shards)
         return told.expecting(*expected, is_first=is_first)
 
-    def _of_copies_expected(self, allowed: AllowedRows, queries: int) -> Expected:
-        """Return what `_of_copies` is expected to take."""
+    def _of_gathered_expected(self, allowed: AllowedRows, queries: int) -> Expected:
+        """Return what `_of_gathered` is expected to take."""
         gathered = allowed.gathered
         coding = None if gathered is None else gathered.rows.codings(queries)
         dimension, shards = self._routing.dimension, len(self._routing.shards)
         return of_copies(allowed.rows_answered, dimension, queries, shards, coding)
-
-
-def fits(allowed: AllowedRows, queries: NDArray[np.float32]) -> bool:
-    """Tell whether rows are few enough to be copied side by side."""
-    return bytes_of(allowed.rows_answered, queries.shape[1]) <= GATHERED_BYTES

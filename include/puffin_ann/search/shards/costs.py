@@ -68,10 +68,10 @@ class Costs:
     def gain_of_copies(
         self, effort: tuple[float, float], allowed: AllowedRows, queries: int
     ) -> float:
-        """Return what queries that are sifted would gain by rows being copied, as a share.
+        """Return what queries that are sifted would gain by rows being gathered, as a share.
 
         It is 1 for what those gain that are answered in the cheapest of the other ways, 0 where to
-        sift takes no more than to compare copies.
+        sift takes no more than to compare gathered rows.
 
         Args:
             effort: see `sifting_pays`, as for those below.
@@ -92,7 +92,7 @@ class Costs:
         Args:
             allowed: the rows.
             queries: asked at once.
-            fits: whether rows of all shards may be copied side by side; each may copy its own.
+            fits: whether rows of all shards may be gathered; each may gather its own.
             is_told: whether they are compared, whatever it costs.
         """
         together, in_place, masked = self._others(self._near(allowed), allowed, queries)
@@ -100,7 +100,7 @@ class Costs:
         return min(together if fits else math.inf, in_place) <= by_shard
 
     def gathering_pays(self, allowed: AllowedRows, queries: int) -> bool:
-        """Tell whether to copy rows and compare those costs less than to do it where they lie."""
+        """Tell whether to gather and compare rows costs less than to do it where they lie."""
         together, in_place, _ = self._others(1.0, allowed, queries)
         return together < in_place
 
@@ -108,7 +108,7 @@ class Costs:
         """Return the seconds to compare the rows of all shards in one go; see `comparing_pays`."""
         together, in_place, _ = self._others(self._near(allowed), allowed, queries)
         called = CALLED_FOR_COPIES + queries * ASKED
-        return {"copied rows": called + queries * together, "allowed rows": queries * in_place}
+        return {"gathered rows": called + queries * together, "allowed rows": queries * in_place}
 
     def of_ways(
         self, width: float, rows: float, allowed: AllowedRows, queries: int
@@ -197,7 +197,8 @@ class Costs:
         _, in_place, masked = others
         gathered = ways.compared(rows, dimension, queries, math.inf)
         rest = min(in_place, masked)
-        if sifted >= rest or sifted <= gathered:
+        fits = allowed.can_be_gathered(dimension)
+        if sifted >= rest or sifted <= gathered or not fits:
             return sifted < rest
         if allowed.gathered is not None:
             return False

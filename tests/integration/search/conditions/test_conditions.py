@@ -18,6 +18,7 @@ from puffin_ann.errors import ColumnNotFoundError, QueryError, StaleIndexError
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.gathered import Gathered
 from puffin_ann.search.conditions.ways import Way
+from puffin_ann.search.shards import comparison
 from puffin_ann.search.shards.costs import Costs
 from tests.support.falsified.damage import corrupt, forget_cache
 from tests.support.lake.conditions import a_condition
@@ -366,6 +367,22 @@ def test_the_rows_of_a_condition_are_read_once(words, monkeypatch):
         .column("locator")
         .equals(first.column("locator"))
     )
+
+
+def test_rows_that_take_more_than_was_expected_are_not_kept(words, monkeypatch):
+    """As those do that cannot be coded: they are gathered once, and compared where they lie."""
+    builds.build(builds.declaration(algorithm="vamana"), "run")
+    index = open_index(words.refresh(), builds.INDEX)
+    index.warm()
+    index._shards.way = ways.Way.COMPARE
+    monkeypatch.setattr(comparison, "GATHERED_BYTES", 100)
+    expected = index.search(QUERIES, 2, where="id < 30", exhaustive=True)
+    for _ in range(3):
+        found = index.search(QUERIES, 2, where="id < 30")
+        assert found.column("locator").equals(expected.column("locator"))
+        allowed = index._allowed("id < 30")
+        assert allowed.gathered is None
+        assert not allowed.may_be_gathered
 
 
 def test_rows_are_gathered_once_enough_queries_share_what_that_takes(words, monkeypatch):

@@ -82,8 +82,8 @@ def test_the_target_is_reached_by_every_way_whatever_a_condition_has_to_do_with_
                 used |= {
                     shard.way.split()[0] for shard in told.shards if (way, cost) == (None, DEAR)
                 }
-    # By the default choice: rows that are compared are copied, or lie where they are.
-    assert {"masked", "sifted"} < used <= {"masked", "sifted", "copied", "allowed"}
+    # By the default choice: rows that are compared are gathered, or lie where they are.
+    assert {"masked", "sifted"} < used <= {"masked", "sifted", "gathered", "allowed"}
 
 
 def dear(patch, times):

@@ -247,7 +247,25 @@ def test_rows_that_cannot_be_coded_are_compared_as_they_are(used, monkeypatch):
     for _ in range(2 * WORTH_CODING):
         compared.nearest(rows[:1], 1)
     assert not any(used)
+    room.take(0, room)  # what was given back is counted when others are taken
     assert (compared.size, room._taken) == (8 * len(rows), 0)
+
+
+def test_room_is_given_back_while_the_same_thread_takes_some(monkeypatch):
+    """Python may let go of an owner at any moment."""
+    room, settings_before = compared_rows._Room(), compared_rows.settings
+    owners = [compared_rows._Room()]
+    assert room.take(settings_before().codes_max_bytes, owners[0]) is not None
+
+    def settings_that_let_go():
+        owners.clear()
+        return settings_before()
+
+    monkeypatch.setattr(compared_rows, "settings", settings_that_let_go)
+    assert room.take(1, room) is None
+    assert not owners
+    assert room.take(1, room) is not None
+    assert room._taken == 1
 
 
 @given(

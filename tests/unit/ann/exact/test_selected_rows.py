@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.ann.exact import brute_force, compared_rows
+from puffin_ann.ann.exact import brute_force, compared_rows, selected_rows
 from puffin_ann.ann.exact.byte_rows import ByteRows
 from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.ann.exact.kernels_products import HAS_DOTS
@@ -77,12 +77,18 @@ def is_coded(selected):
 
 
 @pytest.mark.skipif(not HAS_DOTS, reason="rows are copied")
-def test_a_query_too_long_for_codes_is_compared_with_rows_as_they_are():
+def test_a_query_too_long_for_codes_is_compared_with_rows_as_they_are(monkeypatch):
     parts, order, rows = drawn(3, [100, 50], 12)
     query = np.full((1, 12), 3e37, np.float32)
     selected = SelectedRows(parts, METRICS["l2"], order)
     assert is_coded(selected)
-    assert_same(selected.nearest(query, 5), brute_force.search(query, rows, 5, "l2"))
+    both = np.concatenate([query, rows[:1]])
+    for at_once in (16 << 20, 12 * 4 * 7):
+        monkeypatch.setattr(selected_rows, "COPIED_BYTES", at_once)
+        for k in (1, 5, 400):
+            for asked in (query, both):
+                expected = brute_force.search(asked, rows, k, "l2")
+                assert_same(selected.nearest(asked, k), expected)
 
 
 @pytest.mark.skipif(not HAS_DOTS, reason="rows are copied")
@@ -90,7 +96,7 @@ def test_they_are_coded_at_once_and_take_a_byte_a_number():
     parts, order, rows = drawn(4, [4000], 64)
     selected = SelectedRows(parts, METRICS["l2"], order)
     assert selected.codings(0) == (Coding.DONE, Coding.DONE)
-    assert bytes_of(len(rows), 64) == rows.size
+    assert selected.size == bytes_of(len(rows), 64)
     assert rows.size < selected.size < 1.6 * rows.size
 
 
@@ -107,7 +113,10 @@ def test_without_products_of_bytes_they_are_copied(monkeypatch):
 def test_rows_that_no_codes_are_said_of_and_those_without_room_are_copied(monkeypatch):
     parts, order, rows = drawn(6, [100], 12)
     parts[0][0][:] *= np.float32(1e-30)
-    assert not is_coded(SelectedRows(parts, METRICS["l2"], order))
+    selected = SelectedRows(parts, METRICS["l2"], order)
+    assert not is_coded(selected)
+    assert selected.codings(10**9) == (Coding.NEVER, Coding.NEVER)
+    assert selected.size == (4 * 12 + 8) * len(rows)
     monkeypatch.setattr(compared_rows._ROOM, "take", lambda size, owner: None)
     parts, order, rows = drawn(6, [100], 12)
     selected = SelectedRows(parts, METRICS["l2"], order)

@@ -1,4 +1,4 @@
-"""To copy rows is dealt out among the queries that copies would have served."""
+"""To gather rows is dealt out among the queries that would have gained by it."""
 
 import math
 from types import SimpleNamespace
@@ -28,6 +28,7 @@ def allowed(share: float, sharing: int) -> SimpleNamespace:
         worth_of_mask=1.0,
         gathered=None,
         sharing=sharing,
+        can_be_gathered=lambda dimension: True,
         sifted=Sifted(),
     )
 

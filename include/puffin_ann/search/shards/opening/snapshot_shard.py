@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.core.types import Answers
-from puffin_ann.ann.exact.selected_rows import bytes_of
 from puffin_ann.blobs.version.routing import Routing
 from puffin_ann.declaration import EXACT
 from puffin_ann.engines import SearchableShard
@@ -25,7 +24,7 @@ from puffin_ann.search.conditions.expected import (
     Expected,
     in_place,
 )
-from puffin_ann.search.conditions.gathered import GATHERED_BYTES, Part
+from puffin_ann.search.conditions.gathered import Part, fits
 from puffin_ann.search.conditions.shard_rows import ShardRows
 from puffin_ann.search.explain.explanation import ShardWay, Way, way_of
 from puffin_ann.search.shards.opening import tie_breaks
@@ -272,17 +271,17 @@ class SnapshotShard:
         copied, as_it_lies = self._compared(allowed, queries)
         seconds: dict[Way, float] = {"allowed rows": ways.CALLED_TO_COMPARE + as_it_lies * queries}
         if not isinstance(engine, Reranked):
-            seconds["copied rows"] = CALLED_FOR_COPIES + (ASKED + copied) * queries
+            seconds["gathered rows"] = CALLED_FOR_COPIES + (ASKED + copied) * queries
         searched = way_of(self._algorithm, self.entry.kind, "masked")
         if searched is not None:  # else a delta: its rows are compared
             seconds[searched] = ways.CALLED + self._costs(allowed, asking)[1] * queries
         chosen: Way = searched or "allowed rows"
         if self._compares(allowed, asking, way):
-            chosen = "allowed rows" if self._in_place(allowed, queries) else "copied rows"
+            chosen = "allowed rows" if self._in_place(allowed, queries) else "gathered rows"
         expected, width = Expected(seconds.pop(chosen), 0.0), None
         if chosen == searched:
             width = max(int(asking.max()), self._passing(allowed))
-        elif chosen == "copied rows":
+        elif chosen == "gathered rows":
             expected = self.allowed(allowed).expected(self._dimension, queries)
         else:
             expected = self.expected_in_place(queries, allowed)
@@ -345,7 +344,7 @@ class SnapshotShard:
         """Return the seconds of a query, rows that may be answered gathered, or where they lie."""
         rows = self.allowed(allowed)
         sharing = math.inf if rows.is_gathered else allowed.sharing
-        if bytes_of(rows.count, self._dimension) > GATHERED_BYTES:  # they are gathered each time
+        if not (rows.may_be_kept and fits(rows.count, self._dimension)):  # gathered each time
             sharing = queries
         return (
             ways.compared(rows.count, self._dimension, queries, sharing),
