@@ -56,12 +56,20 @@ class _Room:
     def take(self, size: int, owner: object) -> Callable[[], object] | None:
         """Take room as long as its owner is there; return what gives it back, None if none is."""
         with self._lock:
-            while self._given_back:
-                self._taken -= self._given_back.popleft()
-            if self._taken + size > settings().codes_max_bytes:
+            if not self._has(size):
                 return None
             self._taken += size
         return weakref.finalize(owner, self._given_back.append, size)
+
+    def has(self, size: int) -> bool:
+        """Tell whether there is room now."""
+        with self._lock:
+            return self._has(size)
+
+    def _has(self, size: int) -> bool:
+        while self._given_back:
+            self._taken -= self._given_back.popleft()
+        return self._taken + size <= settings().codes_max_bytes
 
 
 _ROOM = _Room()
@@ -175,6 +183,12 @@ class ComparedRows:
             return
         self._coded = _coded(self, RowAddresses.of(self.vectors), self.metric)
         self._may_be_coded = self._coded is not None
+
+
+def are_coded_at_once(rows: int, dimension: int) -> bool:
+    """Tell whether so many selected rows would be coded now, before any query asked."""
+    is_worth_it = coding_of_copies(rows, dimension, 0) is Coding.DONE
+    return is_worth_it and _ROOM.has(size_of_codes(rows, dimension))
 
 
 def coded_at_once(owner: object, rows: RowAddresses, metric: Metric) -> ByteRows | None:

@@ -9,7 +9,13 @@ from puffin_ann.ann.core.metrics import Metric
 from puffin_ann.ann.core.types import Answers
 from puffin_ann.ann.exact import brute_force
 from puffin_ann.ann.exact.byte_rows import ByteRows, size_of_codes
-from puffin_ann.ann.exact.compared_rows import Coding, ComparedRows, coded_at_once, coding_of_copies
+from puffin_ann.ann.exact.compared_rows import (
+    Coding,
+    ComparedRows,
+    are_coded_at_once,
+    coded_at_once,
+    coding_of_copies,
+)
 from puffin_ann.ann.exact.row_addresses import Chosen, RowAddresses
 
 COPIED_BYTES = 16 << 20
@@ -72,8 +78,8 @@ class SelectedRows:
 
 
 def bytes_of(rows: int, dimension: int) -> int:
-    """Return the bytes that so many selected rows take, if they are coded where that is done."""
-    if coding_of_copies(rows, dimension, 0) is Coding.DONE:
+    """Return the bytes that so many selected rows would take now, if codes say enough of them."""
+    if are_coded_at_once(rows, dimension):
         return size_of_codes(rows, dimension)
     return 4 * rows * dimension
 

@@ -111,6 +111,8 @@ class AllowedRows:
 
     def can_be_gathered(self, dimension: int) -> bool:
         """Tell whether they are few enough to be gathered, of vectors of some dimension."""
+        if self._gathered is not None:
+            return True
         return self.may_be_gathered and fits(self.rows_answered, dimension)
 
     @property

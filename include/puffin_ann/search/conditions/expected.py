@@ -15,7 +15,7 @@ from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.paces import Work, learn, pace
 
 CALLED_FOR_COPIES = 28e-6
-"""Seconds of a call that compares copies, however many rows and queries."""
+"""Seconds of a call that compares gathered rows, however many rows and queries."""
 
 ASKED = 2.3e-6
 """Seconds of each query beside, to code it and to keep its nearest rows in order: 1.1 µs of 38
@@ -49,14 +49,14 @@ class Expected(NamedTuple):
 def of_copies(
     rows: int, dimension: int, queries: int, shards: int, coding: tuple[Coding, Coding] | None
 ) -> Expected:
-    """Return what it takes to compare copies of rows, and before to make them.
+    """Return what it takes to compare gathered rows, and before to gather them.
 
     Args:
         rows: that may be answered.
         dimension: of their vectors.
         queries: asked at once.
         shards: that they are of.
-        coding: of the copies, before and after this search; None if there are none yet.
+        coding: of them, before and after this search; None if they are not gathered yet.
     """
     once = 0.0 if coding else copying(rows, dimension, shards)
     before, after = coding or (
@@ -99,7 +99,7 @@ def in_place(
 
 
 def copying(rows: int, dimension: int, shards: int) -> float:
-    """Return the seconds to copy rows of some shards side by side."""
+    """Return the seconds to gather rows of some shards."""
     return shards * SHARD_COPIED + pace(Work.COPY) * ways.GATHERED * rows * dimension
 
 

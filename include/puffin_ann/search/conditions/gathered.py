@@ -89,7 +89,7 @@ class Gathered:
 
 
 def fits(rows: int, dimension: int) -> bool:
-    """Tell whether so many rows may be gathered, if they can be coded."""
+    """Tell whether so many rows may be gathered now, if codes say enough of them."""
     return bytes_of(rows, dimension) + BESIDE_BYTES * rows <= GATHERED_BYTES
 
 

@@ -14,6 +14,7 @@ from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.ann.exact.kernels_products import HAS_DOTS
 from puffin_ann.ann.exact.row_addresses import RowAddresses
 from puffin_ann.ann.exact.selected_rows import SelectedRows, bytes_of
+from puffin_ann.settings import settings as settings_of
 
 
 def drawn(seed, counts, dimension):
@@ -117,8 +118,10 @@ def test_rows_that_no_codes_are_said_of_and_those_without_room_are_copied(monkey
     assert not is_coded(selected)
     assert selected.codings(10**9) == (Coding.NEVER, Coding.NEVER)
     assert selected.size == (4 * 12 + 8) * len(rows)
-    monkeypatch.setattr(compared_rows._ROOM, "take", lambda size, owner: None)
+    monkeypatch.setenv("PUFFIN_ANN_CODES_MAX_BYTES", "100")
+    settings_of.cache_clear()
     parts, order, rows = drawn(6, [100], 12)
+    assert bytes_of(len(rows), 12) == rows.nbytes
     selected = SelectedRows(parts, METRICS["l2"], order)
     assert not is_coded(selected)
     assert_same(selected.nearest(rows[:2], 5), brute_force.search(rows[:2], rows, 5, "l2"))
