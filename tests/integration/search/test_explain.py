@@ -14,7 +14,7 @@ from puffin_ann.errors import QueryError
 from puffin_ann.search import brute_force
 from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.search.conditions import kept, ways
-from puffin_ann.search.conditions.expected import CALLED_FOR_COPIES, SEARCHED
+from puffin_ann.search.conditions.expected import CALLED_FOR_GATHERED, SEARCHED
 from puffin_ann.search.conditions.gathered import Gathered
 from puffin_ann.search.conditions.ways import Way as AnswerWay
 from puffin_ann.search.explain.explanation import explanation_of
@@ -214,9 +214,8 @@ def test_rows_of_all_shards_that_are_compared_in_one_go_are_told(words, copied, 
     tree, how = as_text(told), "gathered and compared" if copied else "compared where they lie"
     assert f"    allowed rows of all shards: {how}, 60 rows, 6 allowed, 3 queries" in tree
     assert ("vamana: all shards in one go" in tree) is copied
-    ways_title = (
-        "    ways through all shards, as expected; copies and codes for 6 queries, half to come"
-    )
+    shared = "gathering and coding shared by 6 queries, half to come"
+    ways_title = f"    ways through all shards, as expected; {shared}"
     assert f"{ways_title}\n      allowed rows " in tree
     again = explanation_of(index.search(QUERIES, 3, where="id < 6", explain=True))
     assert again.queries_sharing == 12
@@ -298,7 +297,7 @@ def test_rows_that_a_search_copies_and_codes_are_expected_to_take_that_long_once
     assert first.way == later.way == "gathered rows"
     assert first.estimated_once > ways.GATHERED * 600 * index.dimension
     assert later.estimated_once == 0.0
-    assert CALLED_FOR_COPIES < later.estimated_seconds < first.estimated_seconds
+    assert CALLED_FOR_GATHERED < later.estimated_seconds < first.estimated_seconds
 
 
 def test_what_is_expected_says_what_it_leaves_out(drawn):

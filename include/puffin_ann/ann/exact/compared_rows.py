@@ -187,7 +187,7 @@ class ComparedRows:
 
 def are_coded_at_once(rows: int, dimension: int) -> bool:
     """Tell whether so many selected rows would be coded now, before any query asked."""
-    is_worth_it = coding_of_copies(rows, dimension, 0) is Coding.DONE
+    is_worth_it = coding_of_selected(rows, dimension, 0) is Coding.DONE
     return is_worth_it and _ROOM.has(size_of_codes(rows, dimension))
 
 
@@ -199,7 +199,7 @@ def coded_at_once(owner: object, rows: RowAddresses, metric: Metric) -> ByteRows
         rows: to code.
         metric: that they are compared by.
     """
-    if coding_of_copies(len(rows), rows.dimension, 0) is not Coding.DONE:
+    if coding_of_selected(len(rows), rows.dimension, 0) is not Coding.DONE:
         return None
     return _coded(owner, rows, metric)
 
@@ -215,7 +215,7 @@ def _coded(owner: object, rows: RowAddresses, metric: Metric) -> ByteRows | None
     return coded
 
 
-def coding_of_copies(rows: int, dimension: int, queries: int) -> Coding:
+def coding_of_selected(rows: int, dimension: int, queries: int) -> Coding:
     """Return the coding of selected rows once so many queries asked at once, before any other did.
 
     They are coded before the first where the machine multiplies bytes: to copy them takes longer.

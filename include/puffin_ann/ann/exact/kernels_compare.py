@@ -269,7 +269,7 @@ def _compare(
     heaps: NDArray[np.uint64],
     sizes: NDArray[np.int64],
 ) -> None:
-    """Bring rows into the heaps of some queries.
+    """Bring rows into the heaps of some queries; what makes arrays is apart, see `kernel`.
 
     Args are those of `compare`, and:
         words: `(t, g) uint32`, see `write_queries`; t is a multiple of 8.

@@ -14,7 +14,7 @@ from puffin_ann.ann.exact.compared_rows import (
     ComparedRows,
     are_coded_at_once,
     coded_at_once,
-    coding_of_copies,
+    coding_of_selected,
 )
 from puffin_ann.ann.exact.row_addresses import Chosen, RowAddresses
 
@@ -86,7 +86,7 @@ def bytes_of(rows: int, dimension: int) -> int:
 
 def _copied(rows: RowAddresses, metric: Metric) -> ComparedRows:
     """Return copies of rows, not to be coded where that was tried."""
-    is_tried = coding_of_copies(len(rows), rows.dimension, 0) is Coding.DONE
+    is_tried = coding_of_selected(len(rows), rows.dimension, 0) is Coding.DONE
     return ComparedRows(rows.copied(), metric, may_be_coded=not is_tried)
 
 

@@ -1,8 +1,8 @@
 """What a search is expected to take now, for whoever is told; see `ways` for what it is chosen by.
 
 To choose a way, what is done once is dealt out among all queries that have asked, and what every
-way does beside is left out. Whoever compares with a clock counts both: rows that this search copies
-or codes are copied in its own time, and a call with one query is mostly the way there and back.
+way does beside is left out. Whoever compares with a clock counts both: rows that this search
+gathers or codes take its own time, and a call with one query is mostly the way there and back.
 
 The figures were measured on two cores of an EPYC, of 19,000 × 100, 59,000 × 384 and 300,000 × 128
 rows in four shards that caches held: the second least of twelve conditions.
@@ -10,11 +10,11 @@ rows in four shards that caches held: the second least of twelve conditions.
 
 from typing import NamedTuple
 
-from puffin_ann.ann.exact.compared_rows import Coding, coding_of_copies
+from puffin_ann.ann.exact.compared_rows import Coding, coding_of_selected
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.paces import Work, learn, pace
 
-CALLED_FOR_COPIES = 28e-6
+CALLED_FOR_GATHERED = 28e-6
 """Seconds of a call that compares gathered rows, however many rows and queries."""
 
 ASKED = 2.3e-6
@@ -39,14 +39,14 @@ class Expected(NamedTuple):
 
     Attributes:
         seconds: of all that is done.
-        once: of those, to copy and code rows, which further searches are spared.
+        once: of those, to gather and code rows, which further searches are spared.
     """
 
     seconds: float
     once: float
 
 
-def of_copies(
+def of_gathered(
     rows: int, dimension: int, queries: int, shards: int, coding: tuple[Coding, Coding] | None
 ) -> Expected:
     """Return what it takes to compare gathered rows, and before to gather them.
@@ -58,16 +58,16 @@ def of_copies(
         shards: that they are of.
         coding: of them, before and after this search; None if they are not gathered yet.
     """
-    once = 0.0 if coding else copying(rows, dimension, shards)
+    once = 0.0 if coding else gathering(rows, dimension, shards)
     before, after = coding or (
-        coding_of_copies(rows, dimension, 0),
-        coding_of_copies(rows, dimension, queries),
+        coding_of_selected(rows, dimension, 0),
+        coding_of_selected(rows, dimension, queries),
     )
     by_codes = after is Coding.DONE
     if by_codes and before is not Coding.DONE:
         once += ways.CODED * rows * dimension
     each = ASKED + ways.of_a_number(dimension, queries, by_codes=by_codes) * rows * dimension
-    return Expected(once + CALLED_FOR_COPIES + each * queries, once)
+    return Expected(once + CALLED_FOR_GATHERED + each * queries, once)
 
 
 def in_place(
@@ -98,9 +98,9 @@ def in_place(
     return Expected(once + beside + each * queries, once)
 
 
-def copying(rows: int, dimension: int, shards: int) -> float:
+def gathering(rows: int, dimension: int, shards: int) -> float:
     """Return the seconds to gather rows of some shards."""
-    return shards * SHARD_COPIED + pace(Work.COPY) * ways.GATHERED * rows * dimension
+    return shards * SHARD_COPIED + pace(Work.GATHER) * ways.GATHERED * rows * dimension
 
 
 def note_gathering(rows: int, dimension: int, shards: int, seconds: float) -> None:
@@ -113,4 +113,4 @@ def note_gathering(rows: int, dimension: int, shards: int, seconds: float) -> No
         seconds: that it took.
     """
     if rows * dimension >= NUMBERS_THAT_TELL:
-        learn(Work.COPY, "", copying(rows, dimension, shards), seconds)
+        learn(Work.GATHER, "", gathering(rows, dimension, shards), seconds)

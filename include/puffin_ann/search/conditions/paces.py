@@ -22,7 +22,7 @@ class Work(Enum):
 
     WALK = "walk"
     COMPARE = "compare"
-    COPY = "copy"
+    GATHER = "gather"
 
 
 _paces: dict[tuple[Work, str], float] = {}

@@ -15,7 +15,7 @@ from puffin_ann.ann.exact.kernels_coding import BLOCK
 from puffin_ann.ann.exact.selected_rows import SelectedRows
 from puffin_ann.engines import SearchableShard
 from puffin_ann.search.conditions.decisions import Decisions
-from puffin_ann.search.conditions.expected import Expected, note_gathering, of_copies
+from puffin_ann.search.conditions.expected import Expected, note_gathering, of_gathered
 from puffin_ann.search.conditions.gathered import GATHERED_BYTES
 
 
@@ -131,7 +131,7 @@ class ShardRows:
         """Return what `nearest` is expected to take with so many queries."""
         gathered = self._gathered
         coding = None if gathered is None else gathered.rows.codings(queries)
-        return of_copies(self.count, dimension, queries, 1, coding)
+        return of_gathered(self.count, dimension, queries, 1, coding)
 
     def _gather(self, shard: SearchableShard) -> _Gathered:
         began, ordinals = perf_counter(), self.ordinals

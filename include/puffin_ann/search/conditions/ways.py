@@ -165,7 +165,7 @@ def compared(rows: int, dimension: int, queries: int, sharing: float) -> float:
             would have taken about as much as what was lost by not having gathered them.
     """
     share = 1.0 / max(1.0, sharing)
-    once = pace(Work.COPY) * GATHERED
+    once = pace(Work.GATHER) * GATHERED
     return (of_a_number(dimension, queries) + once * share) * rows * dimension
 
 

@@ -118,12 +118,12 @@ class ShardWay:
         width: widest search of a query; None where rows are compared one by one.
         seconds: taken; None where ranges of several shards were read at once.
         estimated_seconds: what it was expected to take; None if nothing tells.
-        estimated_once: of these, what is spent on copies and codes of rows, which further searches
+        estimated_once: of these, what is spent on gathering and coding rows, which further searches
             are spared.
         is_first: whether no search had asked the shard since it was opened, or one of all of them,
             so that its pages had to be read first, which nobody expects.
         instead: seconds that other ways were expected to take, where the shard chose for itself;
-            copies and codes are dealt out among the queries asked so far, as the choice does it.
+            gathering and coding are dealt out among the queries asked so far, as the choice does.
     """
 
     shard_id: int | None
@@ -173,8 +173,8 @@ class Explanation:
         algorithm: of the index.
         condition: how its rows were found; None without one.
         ways_expected: seconds that each way through all shards was expected to take, the way taken
-            among them; empty where none had to be chosen. To copy and code rows is dealt out among
-            `queries_sharing`.
+            among them; empty where none had to be chosen. To gather and code rows is dealt out
+            among `queries_sharing`.
         queries_sharing: queries that have asked under the condition so far, with these, but for
             those that were sifted and would have gained nothing by it; and as many to come.
         shards: that were searched, those that were asked again after those asked before.

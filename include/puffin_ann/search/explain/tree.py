@@ -89,7 +89,7 @@ def _index(told: Explanation) -> Branch:
     if told.ways_expected:
         ways = [Branch(text) for text in _expected(told.ways_expected)]
         title = (
-            "ways through all shards, as expected; copies and codes for "
+            "ways through all shards, as expected; gathering and coding shared by "
             f"{told.queries_sharing} queries, half to come"
         )
         below.insert(0, Branch(title, ways))
@@ -139,7 +139,7 @@ def _shard(way: ShardWay) -> Branch:
         first = " once its pages are read" if way.is_first else ""
         parts.append(f"{_time(way.estimated_seconds)} expected{first}")
     if way.estimated_once:
-        parts.append(f"{_time(way.estimated_once)} of that to copy and code rows once")
+        parts.append(f"{_time(way.estimated_once)} of that to gather and code rows once")
     instead = [Branch(f"instead, as expected: {text}") for text in _expected(way.instead)]
     return Branch(", ".join(parts), instead)
 

@@ -200,17 +200,17 @@ class _Asked:
         sifted.add_rows(*_seen(sights))
         if (done != asked).any():
             sifted.add_short(*_seen(sights[asked & ~enough]))
-        left_alone = 1.0 - self._gain_of_copies(share)
+        left_alone = 1.0 - self._gain_of_gathering(share)
         self._allowed.settled += left_alone * int(np.count_nonzero(done))
         return sources, enough
 
-    def _gain_of_copies(self, share: float) -> float:
+    def _gain_of_gathering(self, share: float) -> float:
         """Return what queries that are sifted so would gain by rows being copied, as a share."""
         costs, allowed, queries = self._among._costs, self._allowed, len(self._queries)
         return allowed.decisions.of(
             ("gain", self._key),
             allowed.asked,
-            lambda: costs.gain_of_copies(self._effort(share), allowed, queries),
+            lambda: costs.gain_of_gathering(self._effort(share), allowed, queries),
         )
 
     def search(self, left: Vectors) -> list[Source]:

@@ -13,7 +13,7 @@ from puffin_ann.declaration import EXACT
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.decisions import size_of
-from puffin_ann.search.conditions.expected import Expected, note_gathering, of_copies
+from puffin_ann.search.conditions.expected import Expected, note_gathering, of_gathered
 from puffin_ann.search.conditions.gathered import GATHERED_BYTES, Gathered
 from puffin_ann.search.explain.explanation import ShardWay, Way
 from puffin_ann.search.explain.recorder import current, enter
@@ -152,4 +152,4 @@ class Comparison:
         gathered = allowed.gathered
         coding = None if gathered is None else gathered.rows.codings(queries)
         dimension, shards = self._routing.dimension, len(self._routing.shards)
-        return of_copies(allowed.rows_answered, dimension, queries, shards, coding)
+        return of_gathered(allowed.rows_answered, dimension, queries, shards, coding)

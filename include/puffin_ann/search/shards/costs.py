@@ -11,7 +11,7 @@ from puffin_ann.ann.exact.kernels_coding import BLOCK
 from puffin_ann.ann.exact.nearest_in import ROWS_WORTH_A_THREAD
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
-from puffin_ann.search.conditions.expected import ASKED, CALLED_FOR_COPIES, SEARCHED
+from puffin_ann.search.conditions.expected import ASKED, CALLED_FOR_GATHERED, SEARCHED
 from puffin_ann.search.conditions.paces import LEAST_QUERIES, Work, note
 from puffin_ann.search.explain.explanation import Among, Way, way_of
 from puffin_ann.search.version.index_version import IndexVersion
@@ -65,7 +65,7 @@ class Costs:
             sifted = self._sifted(width, rows, allowed, queries, min(others))
             yield self._is_cheapest(sifted, others, allowed, queries)
 
-    def gain_of_copies(
+    def gain_of_gathering(
         self, effort: tuple[float, float], allowed: AllowedRows, queries: int
     ) -> float:
         """Return what queries that are sifted would gain by rows being gathered, as a share.
@@ -79,10 +79,10 @@ class Costs:
             queries: see above.
         """
         routing = self._routing
-        copies = ways.compared(allowed.rows_answered, routing.dimension, queries, math.inf)
+        gathered = ways.compared(allowed.rows_answered, routing.dimension, queries, math.inf)
         sifted = ways.sifted(routing.algorithm, routing.dimension, *effort, queries)
         others = min(self._others(self._near(allowed), allowed, queries)[1:])
-        return min(1.0, max(0.0, sifted - copies) / max(others - copies, 1e-9))
+        return min(1.0, max(0.0, sifted - gathered) / max(others - gathered, 1e-9))
 
     def comparing_pays(
         self, allowed: AllowedRows, queries: int, *, fits: bool, is_told: bool
@@ -107,7 +107,7 @@ class Costs:
     def of_comparisons(self, allowed: AllowedRows, queries: int) -> dict[Way, float]:
         """Return the seconds to compare the rows of all shards in one go; see `comparing_pays`."""
         together, in_place, _ = self._others(self._near(allowed), allowed, queries)
-        called = CALLED_FOR_COPIES + queries * ASKED
+        called = CALLED_FOR_GATHERED + queries * ASKED
         return {"gathered rows": called + queries * together, "allowed rows": queries * in_place}
 
     def of_ways(
@@ -149,7 +149,7 @@ class Costs:
         note(Work.WALK, algorithm, queries * cost, threads * seconds, queries)
 
     def note_comparison(self, rows: int, queries: int, seconds: float, threads: int) -> None:
-        """Learn from a comparison of rows that were copied and coded before; see `note_walk`."""
+        """Learn from a comparison of rows that were gathered before; see `note_walk`."""
         if rows < ROWS_THAT_TELL:
             return
         cost = ways.compared(rows, self._routing.dimension, queries, math.inf)

@@ -403,7 +403,7 @@ def test_rows_are_gathered_once_enough_queries_share_what_that_takes(words, monk
 def test_who_would_gain_nothing_has_no_part_in_copying_rows(words, monkeypatch, gain):
     builds.build(builds.declaration(algorithm="vamana"), "run")
     index = open_index(words.refresh(), builds.INDEX)
-    monkeypatch.setattr(Costs, "gain_of_copies", lambda *_: gain)
+    monkeypatch.setattr(Costs, "gain_of_gathering", lambda *_: gain)
     index._shards.way = ways.Way.SIFT
     where, queries = "id < 50", len(QUERIES)
     index.search(QUERIES, 2, where=where)

@@ -13,9 +13,9 @@ LATER, DONE = Coding.LATER, Coding.DONE
 
 
 def test_rows_are_gathered_once_and_all_of_that_is_told_then():
-    first = expected.of_copies(ROWS, DIMENSION, 1, 4, None)
+    first = expected.of_gathered(ROWS, DIMENSION, 1, 4, None)
     known = DONE if HAS_DOTS else LATER
-    again = expected.of_copies(ROWS, DIMENSION, 1, 4, (known, known))
+    again = expected.of_gathered(ROWS, DIMENSION, 1, 4, (known, known))
     gathered = 4 * expected.SHARD_COPIED + ways.GATHERED * NUMBERS
     assert first.once == pytest.approx(gathered)
     assert again.once == 0.0
@@ -25,7 +25,7 @@ def test_rows_are_gathered_once_and_all_of_that_is_told_then():
 def test_copies_are_coded_in_the_search_that_does_it():
     """Where bytes are not multiplied at once, copies are coded once more queries have asked."""
     one, before, now, after = (
-        expected.of_copies(ROWS, DIMENSION, queries, 4, coding)
+        expected.of_gathered(ROWS, DIMENSION, queries, 4, coding)
         for queries, coding in (
             (1, (LATER, LATER)),
             (20, (LATER, LATER)),
@@ -41,9 +41,9 @@ def test_copies_are_coded_in_the_search_that_does_it():
 
 
 def test_of_few_rows_most_is_the_call_and_what_is_done_for_each_query():
-    few = expected.of_copies(20, 8, 100, 1, (LATER, LATER))
-    assert few.seconds > expected.CALLED_FOR_COPIES + 100 * expected.ASKED
-    assert few.seconds < 1.1 * (expected.CALLED_FOR_COPIES + 100 * expected.ASKED)
+    few = expected.of_gathered(20, 8, 100, 1, (LATER, LATER))
+    assert few.seconds > expected.CALLED_FOR_GATHERED + 100 * expected.ASKED
+    assert few.seconds < 1.1 * (expected.CALLED_FOR_GATHERED + 100 * expected.ASKED)
 
 
 def test_rows_in_place_are_coded_once_and_those_between_are_passed():
@@ -59,12 +59,12 @@ def test_rows_in_place_are_coded_once_and_those_between_are_passed():
 
 
 def test_what_gathering_took_is_learned_and_counts_in_the_choice():
-    before = ways.compared(ROWS, DIMENSION, 1, 1.0), expected.copying(ROWS, DIMENSION, 4)
+    before = ways.compared(ROWS, DIMENSION, 1, 1.0), expected.gathering(ROWS, DIMENSION, 4)
     few = expected.NUMBERS_THAT_TELL // DIMENSION
     expected.note_gathering(few, DIMENSION, 4, 1.0)
-    assert pace(Work.COPY) == 1.0
+    assert pace(Work.GATHER) == 1.0
     expected.note_gathering(ROWS, DIMENSION, 4, 1.0)
-    assert pace(Work.COPY) == STEP
+    assert pace(Work.GATHER) == STEP
     more = (STEP - 1) * ways.GATHERED * NUMBERS
     assert ways.compared(ROWS, DIMENSION, 1, 1.0) - before[0] == pytest.approx(more)
-    assert expected.copying(ROWS, DIMENSION, 4) - before[1] == pytest.approx(more)
+    assert expected.gathering(ROWS, DIMENSION, 4) - before[1] == pytest.approx(more)

@@ -43,10 +43,10 @@ def test_rows_are_copied_once_enough_queries_asked_that_copies_would_have_served
 
 def test_who_is_sifted_gains_by_copies_what_these_take_less_than_that(costs):
     few, many = allowed(0.001, 1), allowed(0.1, 1)
-    assert costs.gain_of_copies((60.0, 30.0), many, 100) == 0.0
-    wide, wider = (costs.gain_of_copies((width, 30.0), few, 100) for width in (60.0, 90.0))
+    assert costs.gain_of_gathering((60.0, 30.0), many, 100) == 0.0
+    wide, wider = (costs.gain_of_gathering((width, 30.0), few, 100) for width in (60.0, 90.0))
     assert 0.0 < wide < wider < 1.0
-    assert costs.gain_of_copies((1e6, 1e6), few, 100) == 1.0
+    assert costs.gain_of_gathering((1e6, 1e6), few, 100) == 1.0
 
 
 def queries_until_compared(costs, effort, share):
@@ -57,7 +57,7 @@ def queries_until_compared(costs, effort, share):
         asked.sharing = round(2 * (number - settled))
         if not next(costs.sifting_pays([effort], share, asked, 1)):
             return number - 1
-        settled += 1.0 - costs.gain_of_copies(effort, asked, 1)
+        settled += 1.0 - costs.gain_of_gathering(effort, asked, 1)
     return 10_000
 
 

@@ -19,7 +19,7 @@ from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.decisions import size_of
 from puffin_ann.search.conditions.expected import (
     ASKED,
-    CALLED_FOR_COPIES,
+    CALLED_FOR_GATHERED,
     SEARCHED,
     Expected,
     in_place,
@@ -271,7 +271,7 @@ class SnapshotShard:
         copied, as_it_lies = self._compared(allowed, queries)
         seconds: dict[Way, float] = {"allowed rows": ways.CALLED_TO_COMPARE + as_it_lies * queries}
         if not isinstance(engine, Reranked):
-            seconds["gathered rows"] = CALLED_FOR_COPIES + (ASKED + copied) * queries
+            seconds["gathered rows"] = CALLED_FOR_GATHERED + (ASKED + copied) * queries
         searched = way_of(self._algorithm, self.entry.kind, "masked")
         if searched is not None:  # else a delta: its rows are compared
             seconds[searched] = ways.CALLED + self._costs(allowed, asking)[1] * queries
@@ -359,7 +359,7 @@ class SnapshotShard:
         )
 
     def _in_place(self, allowed: AllowedRows, queries: int) -> bool:
-        """Tell whether rows are compared where they lie: copies may cost more."""
+        """Tell whether rows are compared where they lie: to gather them may cost more."""
         if isinstance(self.loaded.engine, Reranked):  # a copy would be read of the table
             return True
         gathered, as_it_lies = self._compared(allowed, queries)
