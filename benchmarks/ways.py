@@ -5,16 +5,18 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import engines
 from benchmarks.data import NEIGHBOURS, SAMPLE, matrix
-from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.ann.core.metrics import METRICS, Metric
 from puffin_ann.ann.exact import brute_force
 from puffin_ann.ann.exact.byte_rows import ByteRows
 from puffin_ann.ann.exact.row_addresses import RowAddresses
+from puffin_ann.ann.signs.sign_rows import SignRows
 from puffin_ann.search.conditions.gathered import Gathered, Part
 from puffin_ann.search.merge import LocatorKeys
 
@@ -57,6 +59,7 @@ def measure() -> Iterator[str]:
             + f"; code, ns a value: {1e9 * coding / values:.3g}"
             + f"; gather, ns a value: {1e9 * _gathering(vectors, allowed) / values:.3g}"
         )
+        yield f"{name} × {dimension}: " + _by_signs(vectors, queries)
         with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
             for algorithm in ALGORITHMS:
                 _, built = engines.build_ours(algorithm, vectors, Path(temporary))
@@ -100,6 +103,25 @@ def _by_bytes(
     return min(taken), _seconds(partial(compared, coded=coded), queries)
 
 
+def _by_signs(vectors: NDArray[np.float32], queries: NDArray[np.float32]) -> str:
+    """Tell what rows take by signs, and by a byte a number: of all, since it is for many."""
+    rows, made = RowAddresses.of(vectors), []
+    forms: list[Callable[[RowAddresses, Metric], Any]] = [ByteRows.of, SignRows.of]
+    for form in forms:
+        taken = []
+        for _ in range(ROUNDS):
+            began = time.process_time()
+            coded = form(rows, METRICS["l2"])
+            taken.append(time.process_time() - began)
+        _, single = _seconds(partial(coded.nearest, k=NEIGHBOURS), queries)
+        made.append((min(taken) / vectors.size, single / len(vectors)))
+    (coding, by_bytes), (signing, by_signs) = made
+    return (
+        f"one query a call, ns a row: by signs {1e9 * by_signs:.3g}, by a byte a number "
+        f"{1e9 * by_bytes:.3g}; ns a value to code: {1e9 * signing:.3g} and {1e9 * coding:.3g}"
+    )
+
+
 def _gathering(vectors: NDArray[np.float32], allowed: NDArray[np.bool_]) -> float:
     """Return the seconds to gather the rows allowed of shards: the least of rounds."""
     parts, found = [], []
@@ -113,7 +135,7 @@ def _gathering(vectors: NDArray[np.float32], allowed: NDArray[np.bool_]) -> floa
             parts.append(Part(number, "l2", ordinals, shard.find_vectors(ordinals), keys))
         for _ in range(ROUNDS):
             began = time.process_time()
-            Gathered.of(parts)
+            Gathered.of(parts).rows.prepare(QUERIES, NEIGHBOURS)
             found.append(time.process_time() - began)
     return min(found)
 

@@ -3,6 +3,7 @@
     vamana | hnsw | ivf    the engines' own structures: build, insert, search
     graph                  what searches of graphs share
     clustering             k-means, bounds by centroid and radius, product quantisation
+    signs                  rows by the sign of each number: of many, those that may be near
     exact                  the nearest rows by comparing every one
     core                   metrics, masks, threads of the linear algebra library
     simd                   vector instructions, for which the kernels are compiled

@@ -17,6 +17,9 @@ HORIZON, SEEN, THROUGH = 0, 1, 2
 Width = int | NDArray[np.int64]
 """How many candidates are kept for a query: one number for all, or `(q,)`."""
 
+Whole = int | np.integer[Any]
+"""A number in a kernel that counts or names something; Numba knows its width."""
+
 Fields = tuple[Any, ...]
 """The fields of a named tuple of a kernel's arguments, as a plain tuple.
 

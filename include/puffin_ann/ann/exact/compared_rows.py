@@ -35,8 +35,9 @@ by instructions of their own."""
 
 
 class Coding(Enum):
-    """Whether rows are compared by a byte a number."""
+    """Whether rows are compared by a byte a number, or by less."""
 
+    SIGNS = "by the sign of each"
     DONE = "from now on"
     LATER = "once it pays"
     NEVER = "not at all"
@@ -185,6 +186,11 @@ class ComparedRows:
         self._may_be_coded = self._coded is not None
 
 
+def take_room(size: int, owner: object) -> Callable[[], object] | None:
+    """Take room for codes as long as their owner is there; see `_Room.take`."""
+    return _ROOM.take(size, owner)
+
+
 def are_coded_at_once(rows: int, dimension: int) -> bool:
     """Tell whether so many selected rows would be coded now, before any query asked."""
     is_worth_it = coding_of_selected(rows, dimension, 0) is Coding.DONE
@@ -206,7 +212,7 @@ def coded_at_once(owner: object, rows: RowAddresses, metric: Metric) -> ByteRows
 
 def _coded(owner: object, rows: RowAddresses, metric: Metric) -> ByteRows | None:
     """Return rows by their codes, if they can be coded and there is room; see `coded_at_once`."""
-    give_back = _ROOM.take(size_of_codes(len(rows), rows.dimension), owner)
+    give_back = take_room(size_of_codes(len(rows), rows.dimension), owner)
     if give_back is None:
         return None
     coded = ByteRows.of(rows, metric)

@@ -17,7 +17,9 @@ Look = Callable[[int, int, NDArray[np.uint64], NDArray[np.int64]], None]
 """(first row, where they end, (q, c) heaps, (q,) their sizes): brings rows into the heaps."""
 
 
-def nearest_in(look: Look, rows: int, queries: int, k: int, threads: int) -> Answers:
+def nearest_in(
+    look: Look, rows: int, queries: int, k: int, threads: int, *, block: int = BLOCK
+) -> Answers:
     """Return the k nearest rows of each query, padded with −1 and infinity.
 
     Args:
@@ -27,6 +29,7 @@ def nearest_in(look: Look, rows: int, queries: int, k: int, threads: int) -> Ans
         queries: q.
         k: neighbours.
         threads: to use.
+        block: rows in a block.
     """
     parts = max(1, min(threads, rows // ROWS_WORTH_A_THREAD))
     heaps = np.empty((parts, queries, min(k, rows)), np.uint64)
@@ -34,7 +37,7 @@ def nearest_in(look: Look, rows: int, queries: int, k: int, threads: int) -> Ans
     if heaps.size and parts == 1:
         look(0, rows, heaps[0], sizes[0])
     elif heaps.size:
-        cuts = [rows * part // parts // BLOCK * BLOCK for part in range(parts)]
+        cuts = [rows * part // parts // block * block for part in range(parts)]
 
         def look_at(part: tuple[int, tuple[int, int]]) -> None:
             number, (first, last) = part

@@ -8,16 +8,14 @@ Offsets are unsigned throughout: with signed ones the compiler must allow for ne
 which Python counts from the end, and does not vectorise.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from puffin_ann.ann.core import types
 from puffin_ann.ann.simd import vectors
 from puffin_ann.numba_kernels import FAST, inlined, kernel
 
-Whole = int | np.integer[Any]
-"""A number in a kernel that counts or names something; Numba knows its width."""
+Whole = types.Whole
 
 LANES = 16
 """Rows are padded to a multiple of this many numbers: 64 bytes, a cache line."""

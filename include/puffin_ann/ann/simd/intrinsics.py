@@ -39,7 +39,7 @@ Emit = Callable[[Any, Any, list[Any]], Any]
 """Writes instructions: takes the builder, Numba's types of the arguments, and their values."""
 
 
-def constant_vector(type: Any, values: Sequence[int]) -> Any:
+def constant_vector(type: Any, values: Sequence[float]) -> Any:
     """Return lanes that are known when a kernel is compiled."""
     return ir.Constant(type, list(values))
 

@@ -130,7 +130,7 @@ def fill_of(vector: Vector) -> Any:
     return unary(vector, emit)
 
 
-def constant_of(vector: Vector, values: Sequence[int]) -> Any:
+def constant_of(vector: Vector, values: Sequence[float]) -> Any:
     """Return `constant() -> vector` with the given lanes."""
     return constant(vector, lambda builder, kinds, none: constant_vector(vector.llvm, values))
 
@@ -182,6 +182,16 @@ def interleaved_to(vector: Vector) -> Any:
     return binary(
         vector, lambda builder, kinds, values: shuffled(builder, values[0], values[1], places)
     )
+
+
+def swapped_by(distance: int) -> Any:
+    """Return `swapped(x)`: each lane in the place of that whose number differs by one bit."""
+
+    def emit(builder: Any, kinds: Any, values: list[Any]) -> Any:
+        places = [lane ^ distance for lane in range(kinds[0].lanes)]
+        return shuffled(builder, values[0], undefined(kinds[0].llvm), places)
+
+    return unary(None, emit)
 
 
 # Arithmetic, lane by lane

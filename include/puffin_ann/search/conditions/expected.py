@@ -10,9 +10,11 @@ rows in four shards that caches held: the second least of twelve conditions.
 
 from typing import NamedTuple
 
-from puffin_ann.ann.exact.compared_rows import Coding, coding_of_selected
+from puffin_ann.ann.exact.compared_rows import Coding
+from puffin_ann.ann.exact.kernels_products import HAS_DOTS
+from puffin_ann.ann.signs.selected_rows import coding_when_gathered
 from puffin_ann.search.conditions import ways
-from puffin_ann.search.conditions.paces import Work, learn, pace
+from puffin_ann.search.conditions.paces import Work, learn
 
 CALLED_FOR_GATHERED = 28e-6
 """Seconds of a call that compares gathered rows, however many rows and queries."""
@@ -58,16 +60,19 @@ def of_gathered(
         shards: that they are of.
         coding: of them, before and after this search; None if they are not gathered yet.
     """
-    once = 0.0 if coding else gathering(rows, dimension, shards)
-    before, after = coding or (
-        coding_of_selected(rows, dimension, 0),
-        coding_of_selected(rows, dimension, queries),
-    )
-    by_codes = after is Coding.DONE
-    if by_codes and before is not Coding.DONE:
+    once = 0.0 if coding else gathering(rows, dimension, shards, queries)
+    before, after = coding or coding_when_gathered(rows, dimension, queries)
+    is_made_now = before is not after and after in (Coding.SIGNS, Coding.DONE)
+    if is_made_now and (HAS_DOTS or after is Coding.SIGNS):
+        once += ways.of_gathering(rows, dimension, queries)
+    elif is_made_now:
         once += ways.CODED * rows * dimension
-    each = ASKED + ways.of_a_number(dimension, queries, by_codes=by_codes) * rows * dimension
-    return Expected(once + CALLED_FOR_GATHERED + each * queries, once)
+    if after is Coding.SIGNS:
+        each = ways.of_signs(rows, dimension)
+    else:
+        by_codes = after is Coding.DONE
+        each = ways.of_a_number(dimension, queries, by_codes=by_codes) * rows * dimension
+    return Expected(once + CALLED_FOR_GATHERED + (ASKED + each) * queries, once)
 
 
 def in_place(
@@ -98,19 +103,20 @@ def in_place(
     return Expected(once + beside + each * queries, once)
 
 
-def gathering(rows: int, dimension: int, shards: int) -> float:
-    """Return the seconds to gather rows of some shards."""
-    return shards * SHARD_COPIED + pace(Work.GATHER) * ways.GATHERED * rows * dimension
+def gathering(rows: int, dimension: int, shards: int, queries: int) -> float:
+    """Return the seconds to gather rows of some shards for so many queries."""
+    return shards * SHARD_COPIED + ways.of_gathering(rows, dimension, queries)
 
 
-def note_gathering(rows: int, dimension: int, shards: int, seconds: float) -> None:
+def note_gathering(rows: int, dimension: int, shards: int, queries: int, seconds: float) -> None:
     """Learn from rows that were gathered; memory costs more on some machines than others.
 
     Args:
         rows: as many as were gathered.
         dimension: of their vectors.
         shards: that they are of.
+        queries: that they were gathered for.
         seconds: that it took.
     """
     if rows * dimension >= NUMBERS_THAT_TELL:
-        learn(Work.GATHER, "", gathering(rows, dimension, shards), seconds)
+        learn(Work.GATHER, "", gathering(rows, dimension, shards, queries), seconds)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.exact.row_addresses import Chosen
-from puffin_ann.ann.exact.selected_rows import SelectedRows, bytes_of
+from puffin_ann.ann.signs.selected_rows import SelectedRows, bytes_of
 from puffin_ann.search.merge import LocatorKeys, Source
 
 GATHERED_BYTES = 128 << 20
@@ -48,12 +47,14 @@ class Gathered:
         keys: (3, m) int64: file rank, row group and row offset.
         shards: (m,) int64, ids of their shards.
         ordinals: (m,) int64, in those.
+        shard_count: shards that have any of the rows.
     """
 
     rows: SelectedRows
     keys: NDArray[np.int64]
     shards: NDArray[np.int64]
     ordinals: NDArray[np.int64]
+    shard_count: int
 
     @classmethod
     def of(cls, parts: Sequence[Part]) -> "Gathered":
@@ -65,21 +66,16 @@ class Gathered:
         shards = np.repeat(np.array([part.shard_id for part in some], np.int64), counts)
         ordinals = np.concatenate([part.ordinals for part in some])
         rows = SelectedRows([part.vectors for part in some], METRICS[some[0].metric], order)
-        return cls(rows, keys[:, order], shards[order], ordinals[order])
+        return cls(rows, keys[:, order], shards[order], ordinals[order], sum(map(bool, counts)))
 
-    @cached_property
+    @property
     def size(self) -> int:
         """Bytes that it takes."""
         arrays = self.keys, self.shards, self.ordinals
         return self.rows.size + sum(array.nbytes for array in arrays)
 
-    @cached_property
-    def shard_count(self) -> int:
-        """Shards that have any of the rows."""
-        return len(np.unique(self.shards))
-
     def nearest(self, queries: NDArray[np.float32], k: int, threads: int) -> Source:
-        """Return the k nearest rows, exactly."""
+        """Return the k nearest rows; see `SelectedRows.nearest`."""
         places, distances = self.rows.nearest(queries, k, threads=threads)
         return Source(places, distances, self._keys, self.shards, self.ordinals)
 

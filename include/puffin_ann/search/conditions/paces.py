@@ -10,8 +10,9 @@ from enum import Enum
 LEAST_QUERIES = 32
 """Of smaller batches most is the way there and back, which takes as long whatever is done."""
 
-STEP = 1.25
-"""By how much one batch moves a figure at most: half of a batch may have been another's turn."""
+STEP, STEP_ALONE = 1.25, 1.1
+"""By how much one batch moves a figure at most: half of a batch may have been another's turn. One
+query tells less: some take twice as long as others."""
 
 MOST = 4.0
 """By how much a figure is corrected at most, either way."""
@@ -21,6 +22,7 @@ class Work(Enum):
     """What is timed."""
 
     WALK = "walk"
+    WALK_ALONE = "walk of few queries"
     COMPARE = "compare"
     GATHER = "gather"
 
@@ -52,12 +54,20 @@ def note(work: Work, engine: str, estimated: float, seconds: float, queries: int
         learn(work, engine, estimated, seconds)
 
 
-def learn(work: Work, engine: str, estimated: float, seconds: float) -> None:
-    """Learn from work whose time no number of queries decides; see `note`."""
+def learn(work: Work, engine: str, estimated: float, seconds: float, step: float = STEP) -> None:
+    """Learn from work whose time no number of queries decides; see `note`.
+
+    Args:
+        work: see `pace`.
+        engine: see `pace`.
+        estimated: see `note`.
+        seconds: see `note`.
+        step: by how much the figure is moved at most.
+    """
     if estimated <= 0.0:
         return
     before = pace(work, engine)
-    now = before * min(STEP, max(1.0 / STEP, seconds / estimated))
+    now = before * min(step, max(1.0 / step, seconds / estimated))
     _paces[work, engine] = min(MOST, max(1.0 / MOST, now))
 
 

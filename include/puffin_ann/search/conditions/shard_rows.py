@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.core.types import Answers
 from puffin_ann.ann.exact.kernels_coding import BLOCK
-from puffin_ann.ann.exact.selected_rows import SelectedRows
+from puffin_ann.ann.signs.selected_rows import SelectedRows
 from puffin_ann.engines import SearchableShard
 from puffin_ann.search.conditions.decisions import Decisions
 from puffin_ann.search.conditions.expected import Expected, note_gathering, of_gathered
@@ -122,8 +122,8 @@ class ShardRows:
         k: int,
         threads: int,
     ) -> Answers:
-        """Return the k nearest of these rows, exactly, by comparing them alone."""
-        ordinals, rows = self._gathered or self._gather(shard)
+        """Return the k nearest of these rows by comparing them alone; see `SelectedRows`."""
+        ordinals, rows = self._gathered or self._gather(shard, len(queries), k)
         places, distances = rows.nearest(queries, k, threads=threads)
         return ordinals[places], distances
 
@@ -133,10 +133,11 @@ class ShardRows:
         coding = None if gathered is None else gathered.rows.codings(queries)
         return of_gathered(self.count, dimension, queries, 1, coding)
 
-    def _gather(self, shard: SearchableShard) -> _Gathered:
+    def _gather(self, shard: SearchableShard, queries: int, k: int) -> _Gathered:
         began, ordinals = perf_counter(), self.ordinals
         rows = SelectedRows([shard.find_vectors(ordinals)], METRICS[shard.metric])
-        note_gathering(len(rows), shard.dimension, 1, perf_counter() - began)
+        rows.prepare(queries, k)
+        note_gathering(len(rows), shard.dimension, 1, queries, perf_counter() - began)
         gathered = _Gathered(np.append(ordinals, -1), rows)
         self.may_be_kept = rows.size <= GATHERED_BYTES
         if self.may_be_kept:

@@ -15,7 +15,8 @@ from puffin_ann.ann.core.kernels_merge import leave_out
 from puffin_ann.ann.core.types import HORIZON, SEEN, THROUGH, Answers
 from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.ann.exact.kernels_products import HAS_DOTS
-from puffin_ann.search.conditions.paces import Work, pace
+from puffin_ann.ann.signs.sign_rows import are_soonest
+from puffin_ann.search.conditions.paces import LEAST_QUERIES, Work, pace
 
 
 class Way(StrEnum):
@@ -63,6 +64,10 @@ figure alone is their mean."""
 COMPARED_BY_BYTES = Growing(Cost(8.3e-12, 2.6e-11), Cost(5.8e-12, 3.6e-11))
 """The same by a byte a number, where the machine multiplies bytes."""
 
+BY_SIGNS = Growing(Cost(0.9e-9, 0.9e-9), Cost(2.8e-9, 2.8e-9))
+"""Of a row that is compared by a bit or two of its numbers: a third and a fifth of what one query
+takes by a byte a number, as it was found to be on an Intel, of 50,000 rows and more."""
+
 CODED = 6.0e-10
 """Seconds to turn a number of a vector that was just copied into a byte, where that is not done at
 once."""
@@ -76,6 +81,9 @@ GATHERED = 1.2e-9 if HAS_DOTS else 1.75e-9
 1,000,000 mixed rows: to turn it into a byte where the machine multiplies bytes, else to copy it
 beside others. The former is half of what it took to copy and then to code on an EPYC, as it was
 found to be on an Intel."""
+
+SIGNED = 1.6
+"""Times that, to rotate rows and to note a bit or two of their numbers."""
 
 CALLED = 100e-6
 """Seconds that a call takes for each shard beside, however many queries it has: of four shards of
@@ -164,9 +172,21 @@ def compared(rows: int, dimension: int, queries: int, sharing: float) -> float:
             With those that were answered otherwise so far among them, rows are gathered once that
             would have taken about as much as what was lost by not having gathered them.
     """
-    share = 1.0 / max(1.0, sharing)
-    once = pace(Work.GATHER) * GATHERED
-    return (of_a_number(dimension, queries) + once * share) * rows * dimension
+    once = of_gathering(rows, dimension, queries) / max(1.0, sharing)
+    if are_soonest(rows, dimension, queries):
+        return of_signs(rows, dimension) + once
+    return of_a_number(dimension, queries) * rows * dimension + once
+
+
+def of_signs(rows: int, dimension: int) -> float:
+    """Return the seconds a query to compare so many rows by the signs of their numbers."""
+    return BY_SIGNS.of(dimension, 1) * rows
+
+
+def of_gathering(rows: int, dimension: int, queries: int) -> float:
+    """Return the seconds to bring rows into the form that suits so many queries at once."""
+    times = SIGNED if are_soonest(rows, dimension, queries) else 1.0
+    return pace(Work.GATHER) * times * GATHERED * rows * dimension
 
 
 def compared_in_place(
@@ -197,7 +217,9 @@ def of_a_number(dimension: int, queries: int, *, by_codes: bool = True) -> float
         by_codes: whether rows are coded; it costs less only if the machine multiplies bytes.
     """
     by_bytes = by_codes and HAS_DOTS
-    cost = COMPARED_BY_BYTES.of(dimension, queries) if by_bytes else COMPARED.of(queries)
+    # It was not measured at more: what it grows or shrinks by does not go on.
+    by_bytes_cost = COMPARED_BY_BYTES.of(min(dimension, WIDE), queries)
+    cost = by_bytes_cost if by_bytes else COMPARED.of(queries)
     return pace(Work.COMPARE) * cost
 
 
@@ -219,12 +241,16 @@ def passing(share: float, near: float, of_shard: float = 1.0) -> int:
 
 def walked(algorithm: str, dimension: int, width: float, queries: int) -> float:
     """Return the seconds a query of a search of some width, or of several together."""
-    return pace(Work.WALK, algorithm) * WIDTH[algorithm].of(dimension, queries) * width
+    return _pace_of_walks(algorithm, queries) * WIDTH[algorithm].of(dimension, queries) * width
+
+
+def _pace_of_walks(algorithm: str, queries: int) -> float:
+    return pace(Work.WALK if queries >= LEAST_QUERIES else Work.WALK_ALONE, algorithm)
 
 
 def sifted(algorithm: str, dimension: int, width: float, rows: float, queries: int) -> float:
     """Return the seconds a query of searches of some width together, that give so many rows."""
-    listed = pace(Work.WALK, algorithm) * LISTED[algorithm].of(dimension, queries) * rows
+    listed = _pace_of_walks(algorithm, queries) * LISTED[algorithm].of(dimension, queries) * rows
     return walked(algorithm, dimension, width, queries) + listed
 
 

@@ -84,15 +84,18 @@ class Comparison:
             enter("gather rows")
             shards, began = self._opened.open_all(), perf_counter()
             gathered = Gathered.of([shard.part(allowed) for shard in shards])
+            gathered.rows.prepare(len(queries), k)
             if gathered.size <= GATHERED_BYTES:
                 allowed.gathered = gathered
             else:  # they could not be coded
                 allowed.may_be_gathered = False
                 allowed.decisions.clear()
-            dimension = self._routing.dimension
-            note_gathering(len(gathered.rows), dimension, len(shards), perf_counter() - began)
+            seconds = perf_counter() - began
+            note_gathering(
+                len(gathered.rows), self._routing.dimension, len(shards), len(queries), seconds
+            )
         enter("search shards")
-        began, (coding, _) = perf_counter(), gathered.rows.codings(0)
+        began, (coding, _) = perf_counter(), gathered.rows.codings(len(queries))
         found = gathered.nearest(queries, k, self._threads)
         seconds = perf_counter() - began
         if coding is Coding.DONE or not HAS_DOTS:  # else it is not what comparisons are taken for

@@ -12,12 +12,15 @@ from puffin_ann.ann.exact.nearest_in import ROWS_WORTH_A_THREAD
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.expected import ASKED, CALLED_FOR_GATHERED, SEARCHED
-from puffin_ann.search.conditions.paces import LEAST_QUERIES, Work, note
+from puffin_ann.search.conditions.paces import LEAST_QUERIES, STEP_ALONE, Work, learn, note
 from puffin_ann.search.explain.explanation import Among, Way, way_of
 from puffin_ann.search.version.index_version import IndexVersion
 
 ROWS_THAT_TELL = 16384
 """To compare fewer takes less than what is done for each query beside, which no figure counts."""
+
+SECONDS_THAT_TELL = 100e-6
+"""Of a walk that takes less, most is the way there and back."""
 
 
 class Costs:
@@ -147,6 +150,22 @@ class Costs:
         width, rows = widths.sum() / queries, k * np.count_nonzero(widths) / queries
         cost = ways.sifted(algorithm, self._routing.dimension, float(width), float(rows), queries)
         note(Work.WALK, algorithm, queries * cost, threads * seconds, queries)
+
+    def note_walk_of_few(self, widths: NDArray[np.int64], k: int, seconds: float) -> None:
+        """Learn from graphs that few queries were answered by together; see `note_walk`.
+
+        Args:
+            widths: (q, shards) int64, how widely each was searched.
+            k: rows that each gave.
+            seconds: that it took.
+        """
+        algorithm, queries = self._routing.algorithm, len(widths)
+        width, rows = widths.sum() / queries, k * np.count_nonzero(widths) / queries
+        cost = queries * ways.sifted(
+            algorithm, self._routing.dimension, float(width), float(rows), queries
+        )
+        if queries < LEAST_QUERIES and cost >= SECONDS_THAT_TELL:
+            learn(Work.WALK_ALONE, algorithm, cost, seconds, STEP_ALONE)
 
     def note_comparison(self, rows: int, queries: int, seconds: float, threads: int) -> None:
         """Learn from a comparison of rows that were gathered before; see `note_walk`."""

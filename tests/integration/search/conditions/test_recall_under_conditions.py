@@ -10,10 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from puffin_ann import open_index
+from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.exact import brute_force
+from puffin_ann.ann.signs import sign_rows
+from puffin_ann.ann.signs.sign_rows import SignRows
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.ways import Cost, Growing, Way
 from puffin_ann.search.explain.explanation import explanation_of
+from puffin_ann.search.shards.costs import Costs
+from tests.support.lake.tables import delete_positions
 from tests.support.lifecycle import builds
 from tests.support.paths import SAMPLE
 
@@ -84,6 +89,37 @@ def test_the_target_is_reached_by_every_way_whatever_a_condition_has_to_do_with_
                 }
     # By the default choice: rows that are compared are gathered, or lie where they are.
     assert {"masked", "sifted"} < used <= {"masked", "sifted", "gathered", "allowed"}
+
+
+def test_one_query_a_call_is_compared_by_signs_and_no_dead_row_comes_back(built, monkeypatch):
+    """As of a table so large that many rows may be answered: its rows are gathered by signs."""
+    monkeypatch.setattr(sign_rows, "LEAST_NUMBERS", 1)
+    monkeypatch.setattr(Costs, "gathering_pays", lambda *_: True)
+    index, vectors, queries, places = built("vamana")
+    signed, nearest = [], SignRows.nearest
+    monkeypatch.setattr(
+        SignRows, "nearest", lambda *args, **more: signed.append(1) or nearest(*args, **more)
+    )
+    draw, deleted = places["draw"], places["rank"] < 40
+
+    def assert_found(index, where, allowed):
+        index._shards.way = Way.COMPARE
+        answers = [index.search(query, K, where=where, columns=["draw"]) for query in queries]
+        answered = pa.concat_tables(answers)
+        rows = np.argsort(draw)[answered["draw"].to_numpy()]
+        assert allowed[rows].all()
+        exact = METRICS["l2"].pair_distances(queries, vectors, rows.reshape(-1, K))
+        np.testing.assert_array_equal(answered["distance"].to_numpy(), exact.reshape(-1))
+        assert recall(answered, queries, vectors[allowed]) >= 0.98
+
+    assert_found(index, "draw < 3000", draw < 3000)
+    assert len(signed) == QUERIES
+    table = index.table
+    (task,) = table.scan().plan_files()
+    delete_positions(table, {task.file.file_path: np.flatnonzero(deleted).tolist()})
+    assert_found(open_index(table.refresh(), builds.INDEX), "draw < 3000", (draw < 3000) & ~deleted)
+    assert_found(index, "draw < 3000", draw < 3000)  # of the snapshot before
+    assert len(signed) == 3 * QUERIES
 
 
 def dear(patch, times):

@@ -11,6 +11,7 @@ from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.graph import space as spaces
 from puffin_ann.ann.graph.arguments import Pools
 from puffin_ann.ann.graph.primitives import row_of, squared_of
+from puffin_ann.ann.signs import kernels_tables as sign_tables
 from puffin_ann.ann.simd import fastscan, kernels_byte_rows
 from puffin_ann.ann.vamana.packed import (
     kernels_edges,
@@ -77,7 +78,7 @@ def tables_of(query):
     bits = Layout(len(query), 1).bits
     tables = np.empty((len(query) * bits // 4, 16), np.uint8)
     query = np.ascontiguousarray(query, np.float32)
-    step, base = kernels_tables.tables_of(query, bits, tables.reshape(-1), np.empty_like(query))
+    step, base = sign_tables.tables_of(query, bits, tables.reshape(-1), np.empty_like(query))
     return tables, step, base
 
 

@@ -9,21 +9,25 @@ from puffin_ann.search.conditions.paces import STEP, Work, pace
 
 ROWS, DIMENSION = 20_000, 100
 NUMBERS = ROWS * DIMENSION
-LATER, DONE = Coding.LATER, Coding.DONE
+LATER, DONE, SIGNS = Coding.LATER, Coding.DONE, Coding.SIGNS
 
 
-def test_rows_are_gathered_once_and_all_of_that_is_told_then():
-    first = expected.of_gathered(ROWS, DIMENSION, 1, 4, None)
-    known = DONE if HAS_DOTS else LATER
-    again = expected.of_gathered(ROWS, DIMENSION, 1, 4, (known, known))
-    gathered = 4 * expected.SHARD_COPIED + ways.GATHERED * NUMBERS
+@pytest.mark.parametrize("queries", [1, 1000])
+def test_rows_are_gathered_once_and_all_of_that_is_told_then(queries):
+    known = SIGNS if queries == 1 else DONE
+    first = expected.of_gathered(ROWS, DIMENSION, queries, 4, None)
+    again = expected.of_gathered(ROWS, DIMENSION, queries, 4, (known, known))
+    times = ways.SIGNED if queries == 1 else 1.0
+    gathered = 4 * expected.SHARD_COPIED + times * ways.GATHERED * NUMBERS
+    if not HAS_DOTS and queries > 1:
+        gathered += ways.CODED * NUMBERS
     assert first.once == pytest.approx(gathered)
     assert again.once == 0.0
     assert first.seconds - again.seconds == pytest.approx(first.once)
 
 
-def test_copies_are_coded_in_the_search_that_does_it():
-    """Where bytes are not multiplied at once, copies are coded once more queries have asked."""
+def test_rows_are_coded_in_the_search_that_does_it():
+    """They are once more queries ask at once, or where bytes are not multiplied have asked."""
     one, before, now, after = (
         expected.of_gathered(ROWS, DIMENSION, queries, 4, coding)
         for queries, coding in (
@@ -35,9 +39,25 @@ def test_copies_are_coded_in_the_search_that_does_it():
     )
     assert one.seconds > ways.COMPARED.of(1) * NUMBERS
     assert before.once == after.once == 0.0
-    assert now.once == pytest.approx(ways.CODED * NUMBERS)
+    assert now.once == pytest.approx((ways.GATHERED if HAS_DOTS else ways.CODED) * NUMBERS)
     assert now.seconds - after.seconds == pytest.approx(now.once)
     assert (after.seconds < before.seconds) is HAS_DOTS
+
+
+def test_signs_are_made_in_the_search_that_does_it():
+    now = expected.of_gathered(ROWS, DIMENSION, 1, 4, (LATER, SIGNS))
+    after = expected.of_gathered(ROWS, DIMENSION, 1, 4, (SIGNS, SIGNS))
+    assert now.once == pytest.approx(ways.SIGNED * ways.GATHERED * NUMBERS)
+    assert now.seconds - after.seconds == pytest.approx(now.once)
+    assert after.seconds < expected.of_gathered(ROWS, DIMENSION, 1, 4, (DONE, DONE)).seconds
+
+
+@pytest.mark.parametrize("dimension", [100, 384, 1536, 4096])
+@pytest.mark.parametrize("queries", [1, 1000])
+def test_no_row_of_any_dimension_costs_nothing(dimension, queries):
+    """What was measured at two dimensions grows from one to the other, and no further."""
+    one, twice = (ways.compared(rows, dimension, queries, 1e9) for rows in (50_000, 100_000))
+    assert 0 < one < twice
 
 
 def test_of_few_rows_most_is_the_call_and_what_is_done_for_each_query():
@@ -59,12 +79,14 @@ def test_rows_in_place_are_coded_once_and_those_between_are_passed():
 
 
 def test_what_gathering_took_is_learned_and_counts_in_the_choice():
-    before = ways.compared(ROWS, DIMENSION, 1, 1.0), expected.gathering(ROWS, DIMENSION, 4)
+    def costs():
+        return ways.compared(ROWS, DIMENSION, 99, 1.0), expected.gathering(ROWS, DIMENSION, 4, 99)
+
+    before = costs()
     few = expected.NUMBERS_THAT_TELL // DIMENSION
-    expected.note_gathering(few, DIMENSION, 4, 1.0)
+    expected.note_gathering(few, DIMENSION, 4, 99, 1.0)
     assert pace(Work.GATHER) == 1.0
-    expected.note_gathering(ROWS, DIMENSION, 4, 1.0)
+    expected.note_gathering(ROWS, DIMENSION, 4, 99, 1.0)
     assert pace(Work.GATHER) == STEP
     more = (STEP - 1) * ways.GATHERED * NUMBERS
-    assert ways.compared(ROWS, DIMENSION, 1, 1.0) - before[0] == pytest.approx(more)
-    assert expected.gathering(ROWS, DIMENSION, 4) - before[1] == pytest.approx(more)
+    assert costs() == pytest.approx([cost + more for cost in before])

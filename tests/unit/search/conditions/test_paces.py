@@ -37,6 +37,13 @@ def test_nothing_is_learned_of_few_queries_or_of_nothing():
     assert pace(Work.WALK, "vamana") == 1.0
 
 
+def test_walks_of_few_queries_have_a_pace_of_their_own():
+    few, many = (ways.walked("vamana", 100, 50, queries) for queries in (1, 1000))
+    paces.learn(Work.WALK_ALONE, "vamana", 1.0, 9.0, paces.STEP_ALONE)
+    assert ways.walked("vamana", 100, 50, 1) == pytest.approx(paces.STEP_ALONE * few)
+    assert ways.walked("vamana", 100, 50, 1000) == many
+
+
 def test_engines_and_comparisons_have_a_pace_each():
     learn(2.0)
     assert pace(Work.WALK, "ivf_pq") == pace(Work.COMPARE) == 1.0

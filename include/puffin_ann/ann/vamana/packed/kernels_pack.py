@@ -6,80 +6,14 @@ See `layout` for what a packed node is and for the sums below.
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.ann.graph.primitives import F32, U64, Whole
+from puffin_ann.ann.graph.primitives import U64, Whole
+from puffin_ann.ann.signs.kernels_rotate import rotate
 from puffin_ann.ann.simd.kernels_byte_rows import write_byte_row
-from puffin_ann.ann.simd.vectors import F32X16, fill_of, load_of, multiply_add, store_of
 from puffin_ann.numba_kernels import kernel
 
 HEAD_BYTES = 64
 """A cache line: how many neighbours there are, and the two numbers that make a stored row one of
 the space, see `write_heads`, or its codes, see `write_coded_rows`. What follows stays aligned."""
-
-_LANES = np.uint64(16)
-_AT_ONCE = np.uint64(4)
-
-load_floats, store_floats = load_of(F32X16), store_of(F32X16)
-fill = fill_of(F32X16)
-
-
-@kernel()
-def _products(
-    left: NDArray[np.float32],
-    width: Whole,
-    right: NDArray[np.float32],
-    out: NDArray[np.float32],
-    at: Whole,
-) -> None:
-    """Write the product of a flat `(v, width)` and a flat `(width, 16)` matrix, from `at` on.
-
-    Four lines at a time: one alone would wait for each of its sums.
-    """
-    lines = U64(len(left)) // width
-    whole = lines - lines % _AT_ONCE
-    for i in range(U64(0), whole, _AT_ONCE):
-        first = second = third = fourth = fill(F32(0))
-        begin = i * width
-        for j in range(width):
-            line = load_floats(right, j * _LANES)
-            place = begin + j
-            first = multiply_add(fill(left[place]), line, first)
-            second = multiply_add(fill(left[place + width]), line, second)
-            third = multiply_add(fill(left[place + U64(2) * width]), line, third)
-            fourth = multiply_add(fill(left[place + U64(3) * width]), line, fourth)
-        place = U64(at) + i * _LANES
-        store_floats(out, place, first)
-        store_floats(out, place + _LANES, second)
-        store_floats(out, place + U64(2) * _LANES, third)
-        store_floats(out, place + U64(3) * _LANES, fourth)
-    for i in range(whole, lines):
-        total = fill(F32(0))
-        for j in range(width):
-            total = multiply_add(fill(left[i * width + j]), load_floats(right, j * _LANES), total)
-        store_floats(out, U64(at) + i * _LANES, total)
-
-
-@kernel()
-def rotate(
-    row: NDArray[np.float32],
-    across: NDArray[np.float32],
-    within: NDArray[np.float32],
-    room: NDArray[np.float32],
-    out: NDArray[np.float32],
-    at: Whole,
-) -> None:
-    """Write across · M · within, where M is the row as a matrix of 16 columns.
-
-    Args:
-        row: `(16 · v,) float32`.
-        across: `(v, v) float32`.
-        within: `(16, 16) float32`.
-        room: `(16 · v,) float32`, scratch.
-        out: flat float32, written from `at` on.
-        at: offset in it.
-    """
-    lines = U64(len(across))
-    _products(across.reshape(-1), lines, row, room, U64(0))
-    _products(room, _LANES, within.reshape(-1), out, U64(at))
 
 
 @kernel(allocates=True)

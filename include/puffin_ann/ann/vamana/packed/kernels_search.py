@@ -16,18 +16,14 @@ from puffin_ann.ann.graph.kernels_frontier import (
     passed_room,
 )
 from puffin_ann.ann.graph.primitives import F32, U64, Whole
+from puffin_ann.ann.signs.kernels_rotate import rotate
+from puffin_ann.ann.signs.kernels_tables import tables_of
 from puffin_ann.ann.simd.fastscan import BLOCK
 from puffin_ann.ann.simd.intrinsics import numbers_at, rows_at
 from puffin_ann.ann.simd.kernels_distance import dot
 from puffin_ann.ann.vamana.packed.kernels_measure import answer, error_of_codes, horizon
-from puffin_ann.ann.vamana.packed.kernels_pack import rotate
 from puffin_ann.ann.vamana.packed.kernels_pool import BEYOND, LANES, fresh_room
-from puffin_ann.ann.vamana.packed.kernels_tables import (
-    PackedGraph,
-    PlacedQuery,
-    place_query,
-    tables_of,
-)
+from puffin_ann.ann.vamana.packed.kernels_tables import PackedGraph, PlacedQuery, place_query
 from puffin_ann.ann.vamana.packed.kernels_walk import walk
 from puffin_ann.numba_kernels import inlined, kernel
 

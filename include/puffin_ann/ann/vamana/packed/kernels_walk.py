@@ -32,16 +32,13 @@ from puffin_ann.ann.graph.primitives import (
     row_of,
     squared_of,
 )
+from puffin_ann.ann.signs.kernels_codes import from_halves
 from puffin_ann.ann.simd.fastscan import BLOCK, GROUP_BYTES, block_sums
 from puffin_ann.ann.simd.kernels_byte_rows import squared_by_bytes
 from puffin_ann.ann.simd.vectors import (
     F32X16,
-    U16X16,
-    U32X16,
     add,
-    bits_as,
     fill_of,
-    left_by,
     less_mask,
     load_of,
     lowest_bit,
@@ -49,7 +46,6 @@ from puffin_ann.ann.simd.vectors import (
     prefetch,
     store_of,
     sum_of,
-    widened_to,
 )
 from puffin_ann.ann.vamana.packed.kernels_edges import TAIL_BYTES
 from puffin_ann.ann.vamana.packed.kernels_pack import HEAD_BYTES
@@ -70,8 +66,6 @@ _LINE = np.uint64(64)
 _LANES = np.uint64(16)
 
 _load, _store, _fill = load_of(F32X16), store_of(F32X16), fill_of(F32X16)
-_load_halves, _widen, _upper = load_of(U16X16), widened_to(U32X16), left_by(16)
-_as_floats = bits_as(F32X16)
 
 
 @inlined
@@ -141,12 +135,6 @@ def _measured(nodes, vectors, row, at, factor, asked):  # type: ignore[no-untype
 
 
 @inlined
-def _from_halves(packed, at):  # type: ignore[no-untyped-def]
-    """Return 16 numbers of which the upper halves, as float32, are stored."""
-    return _as_floats(_upper(_widen(_load_halves(packed, at))))
-
-
-@inlined
 def _estimate_block(nodes, at, query, own, limit, out):  # type: ignore[no-untyped-def]
     """Write the estimates of a block where any is below the limit; return which are, as bits."""
     packed, code_bytes = nodes.bytes, U64(nodes.code_bytes)
@@ -156,13 +144,13 @@ def _estimate_block(nodes, at, query, own, limit, out):  # type: ignore[no-untyp
     step, base, own, limit = _fill(query.step), _fill(query.base), _fill(own), _fill(limit)
     first = multiply_add(
         multiply_add(first, step, base),
-        _from_halves(packed, tail + U64(64)),
-        _from_halves(packed, tail),
+        from_halves(packed, tail + U64(64)),
+        from_halves(packed, tail),
     )
     second = multiply_add(
         multiply_add(second, step, base),
-        _from_halves(packed, tail + U64(96)),
-        _from_halves(packed, tail + U64(32)),
+        from_halves(packed, tail + U64(96)),
+        from_halves(packed, tail + U64(32)),
     )
     first, second = add(first, own), add(second, own)
     mask = less_mask(first, limit) | (less_mask(second, limit) << _HALF)

@@ -8,12 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.ann.exact import brute_force, compared_rows, selected_rows
+from puffin_ann.ann.exact import brute_force, compared_rows
 from puffin_ann.ann.exact.byte_rows import ByteRows
 from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.ann.exact.kernels_products import HAS_DOTS
 from puffin_ann.ann.exact.row_addresses import RowAddresses
-from puffin_ann.ann.exact.selected_rows import SelectedRows, bytes_of
+from puffin_ann.ann.signs import selected_rows, sign_rows
+from puffin_ann.ann.signs.selected_rows import (
+    TELLING_QUERIES,
+    WORTH_THE_OTHER,
+    SelectedRows,
+    bytes_of,
+)
 from puffin_ann.settings import settings as settings_of
 
 
@@ -82,6 +88,7 @@ def test_a_query_too_long_for_codes_is_compared_with_rows_as_they_are(monkeypatc
     parts, order, rows = drawn(3, [100, 50], 12)
     query = np.full((1, 12), 3e37, np.float32)
     selected = SelectedRows(parts, METRICS["l2"], order)
+    selected.prepare(1, 5)
     assert is_coded(selected)
     both = np.concatenate([query, rows[:1]])
     for at_once in (16 << 20, 12 * 4 * 7):
@@ -96,6 +103,7 @@ def test_a_query_too_long_for_codes_is_compared_with_rows_as_they_are(monkeypatc
 def test_they_are_coded_at_once_and_take_a_byte_a_number():
     parts, order, rows = drawn(4, [4000], 64)
     selected = SelectedRows(parts, METRICS["l2"], order)
+    selected.prepare(1, 5)
     assert selected.codings(0) == (Coding.DONE, Coding.DONE)
     assert selected.size == bytes_of(len(rows), 64)
     assert rows.size < selected.size < 1.6 * rows.size
@@ -105,6 +113,7 @@ def test_without_products_of_bytes_they_are_copied(monkeypatch):
     monkeypatch.setattr(compared_rows, "HAS_DOTS", False)
     parts, order, rows = drawn(5, [400], 64)
     selected = SelectedRows(parts, METRICS["l2"], order)
+    selected.prepare(1, 5)
     assert not is_coded(selected)
     assert bytes_of(len(rows), 64) == rows.nbytes
     assert selected.size == rows.nbytes + 8 * len(rows)
@@ -115,6 +124,7 @@ def test_rows_that_no_codes_are_said_of_and_those_without_room_are_copied(monkey
     parts, order, rows = drawn(6, [100], 12)
     parts[0][0][:] *= np.float32(1e-30)
     selected = SelectedRows(parts, METRICS["l2"], order)
+    selected.prepare(1, 5)
     assert not is_coded(selected)
     assert selected.codings(10**9) == (Coding.NEVER, Coding.NEVER)
     assert selected.size == (4 * 12 + 8) * len(rows)
@@ -123,5 +133,119 @@ def test_rows_that_no_codes_are_said_of_and_those_without_room_are_copied(monkey
     parts, order, rows = drawn(6, [100], 12)
     assert bytes_of(len(rows), 12) == rows.nbytes
     selected = SelectedRows(parts, METRICS["l2"], order)
+    selected.prepare(1, 5)
     assert not is_coded(selected)
     assert_same(selected.nearest(rows[:2], 5), brute_force.search(rows[:2], rows, 5, "l2"))
+
+
+FORMS = {(True, False): "signs", (False, True): "codes", (True, True): "both"}
+
+
+def form_of(selected):
+    return FORMS[selected._signs is not None, selected._rows is not None]
+
+
+@pytest.fixture
+def few_are_many(monkeypatch):
+    monkeypatch.setattr(sign_rows, "LEAST_NUMBERS", 500 * 96)
+
+
+def asked_of(rows, count):
+    return np.ascontiguousarray(rows[:count]) + np.float32(0.01)
+
+
+@pytest.mark.usefixtures("few_are_many")
+def test_few_queries_are_compared_by_signs_and_many_by_codes():
+    parts, order, rows = drawn(7, [3000], 96)
+    for queries, form in ((1, "signs"), (sign_rows.FEW, "signs"), (100, "codes")):
+        selected = SelectedRows(parts, METRICS["l2"], order)
+        before, after = selected.codings(queries)
+        selected.prepare(queries, 5)
+        assert form_of(selected) == form
+        assert before is Coding.LATER
+        assert selected.codings(queries) == (after, after)
+        ids, distances = selected.nearest(asked_of(rows, queries), 5)
+        assert form_of(selected) == form
+        assert ids[:, 0].tolist() == list(range(queries))
+        expected = METRICS["l2"].pair_distances(asked_of(rows, queries), rows, ids)
+        np.testing.assert_array_equal(distances, expected)
+
+
+@pytest.mark.usefixtures("few_are_many")
+def test_the_other_form_is_made_once_enough_have_asked_for_it(monkeypatch):
+    monkeypatch.setattr(selected_rows, "TELLING", 1.0)
+    parts, order, rows = drawn(8, [3000], 96)
+    selected = SelectedRows(parts, METRICS["l2"], order)
+    selected.nearest(asked_of(rows, 100), 5)
+    for _ in range(WORTH_THE_OTHER - 1):
+        selected.nearest(asked_of(rows, 1), 5)
+        assert form_of(selected) == "codes"
+    size = selected.size
+    assert selected.codings(1) == (Coding.LATER, Coding.SIGNS)
+    selected.nearest(asked_of(rows, 1), 5)
+    assert form_of(selected) == "both"
+    assert selected.size == size <= bytes_of(3000, 96)
+
+    selected = SelectedRows(parts, METRICS["l2"], order)
+    selected.nearest(asked_of(rows, 1), 5)
+    several = sign_rows.FEW + 1
+    for _ in range((WORTH_THE_OTHER - 1) // several):
+        selected.nearest(asked_of(rows, several), 5)
+        assert form_of(selected) == "signs"
+    selected.nearest(asked_of(rows, several), 5)
+    assert form_of(selected) == "both"
+
+
+@pytest.mark.usefixtures("few_are_many")
+def test_more_neighbours_than_signs_are_made_for_are_found_by_codes():
+    parts, order, rows = drawn(9, [3000], 96)
+    selected = SelectedRows(parts, METRICS["l2"], order)
+    for k in (len(rows) // 2, len(rows) + 5):
+        found = selected.nearest(asked_of(rows, 1), k)
+        assert_same(found, brute_force.search(asked_of(rows, 1), rows, k, "l2"))
+    assert form_of(selected) == "codes"
+
+
+@pytest.mark.usefixtures("few_are_many")
+def test_signs_that_leave_too_many_rows_to_be_measured_are_let_go(monkeypatch):
+    parts, order, _ = drawn(10, [3000], 96)
+    # Pairs of rows beside each other that are told apart by the last bits alone.
+    parts[0][0][:] = np.sign(parts[0][0][:1]) * np.where(np.arange(3000) % 2, 1, -1)[:, None]
+    parts[0][0][:, 0] += np.arange(3000, dtype=np.float32) * np.float32(1e-6)
+    query = np.ones((1, 96), np.float32)
+    monkeypatch.setattr(compared_rows, "_ROOM", type(compared_rows._ROOM)())
+    selected = SelectedRows(parts, METRICS["l2"], order)
+    for _ in range(TELLING_QUERIES):
+        selected.prepare(1, 5)
+        assert compared_rows._ROOM._taken == selected._bytes_of_signs()
+        selected.nearest(query, 5)
+    assert selected._signs is None
+    assert compared_rows._ROOM.has(settings_of().codes_max_bytes)  # all of it
+    rows = RowAddresses.of_some(parts, order).copied()
+    assert_same(selected.nearest(query, 5), brute_force.search(query, rows, 5, "l2"))
+    assert selected.codings(1)[1] is not Coding.SIGNS
+
+
+@pytest.mark.usefixtures("few_are_many")
+def test_a_query_too_long_for_signs_is_compared_otherwise():
+    parts, order, rows = drawn(11, [3000], 96)
+    selected = SelectedRows(parts, METRICS["l2"], order)
+    query = np.full((1, 96), 1e17, np.float32)
+    assert_same(selected.nearest(query, 5), brute_force.search(query, rows, 5, "l2"))
+
+
+@pytest.mark.skipif(not HAS_DOTS, reason="rows are copied")
+@pytest.mark.usefixtures("few_are_many")
+def test_where_only_signs_have_room_whoever_signs_are_not_made_for_is_answered_exactly(monkeypatch):
+    parts, order, rows = drawn(12, [3000], 96)
+    room = sign_rows.size_of_signs(len(rows), 96) + 100
+    monkeypatch.setenv("PUFFIN_ANN_CODES_MAX_BYTES", str(room))
+    settings_of.cache_clear()
+    gc.collect()
+    monkeypatch.setattr(compared_rows, "_ROOM", type(compared_rows._ROOM)())
+    selected = SelectedRows(parts, METRICS["l2"], order)
+    selected.nearest(asked_of(rows, 1), 5)
+    assert form_of(selected) == "signs"
+    found = selected.nearest(asked_of(rows, 100), 5)
+    assert_same(found, brute_force.search(asked_of(rows, 100), rows, 5, "l2"))
+    assert form_of(selected) == "signs"
