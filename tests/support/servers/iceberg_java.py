@@ -57,6 +57,7 @@ def session_settings(warehouse: Path, cores: int) -> dict[str, str]:
     return {
         "spark.master": f"local[{cores}]",
         "spark.ui.enabled": "false",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.shuffle.partitions": str(cores),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

@@ -37,7 +37,7 @@ by instructions of their own."""
 class Coding(Enum):
     """Whether rows are compared by a byte a number, or by less."""
 
-    SIGNS = "by the sign of each"
+    SIGNS = "by a bit or two of each"
     DONE = "from now on"
     LATER = "once it pays"
     NEVER = "not at all"

@@ -1,4 +1,4 @@
-"""Rows by the sign of each of their numbers, once they are rotated: a bit a number.
+"""Rows by the sign of each of their numbers once they are rotated, or by two bits of each.
 
 `kernels_rotate` rotates, `kernels_codes` codes and orders what a scan reads, `kernels_tables` turns
 a query into look-up tables: packed nodes of `vamana` code their edges so, too. `kernels_blocks`

@@ -20,7 +20,15 @@ from puffin_ann.ann.signs.kernels_rotate import mix
 from puffin_ann.ann.signs.kernels_tables import tables_of
 from puffin_ann.ann.simd.fastscan import BLOCK, block_sums
 from puffin_ann.ann.simd.intrinsics import numbers_at, rows_at
-from puffin_ann.ann.simd.kernels_distance import IP, L2, distance, dot, key_distance, order_key
+from puffin_ann.ann.simd.kernels_distance import (
+    COSINE,
+    IP,
+    L2,
+    distance,
+    dot,
+    key_distance,
+    order_key,
+)
 from puffin_ann.ann.simd.vectors import (
     F32X16,
     fill_of,
@@ -45,18 +53,23 @@ DEVIATIONS = 2.5
 """Standard deviations that an estimate may be off."""
 ROUNDING = 4e-6
 """Of squares, by how much sums of float32 err at most."""
-LONGEST = 1e24
-"""Squared norm of a query, or of a row, that squares and sums of float32 have room for."""
+ROUNDING_OF_ORIGIN = 2.0**-20
+"""The same of the product of the roots of two squares, of which one is the origin's."""
+ROUNDING_OF_DIRECTIONS = 1e-6
+"""By how much the squared distance of two directions errs, whose lengths are rounded."""
+SHORTEST, LONGEST = 1e-24, 1e24
+"""Squared norms of queries and rows between which squares and sums of float32 have room."""
 
 FIRST = 2
 """Times k: so many rows of the least estimates are measured first, which rules out most others."""
 _AHEAD = 8
 """Rows that are asked for before they are measured."""
 
-STEP, BASE, MARGIN, SQUARE, TIMES, PLUS = 0, 1, 2, 3, 4, 5
+STEP, BASE, MARGIN, SQUARE, TIMES, PLUS, MIDDLE = 0, 1, 2, 3, 4, 5, 6
 """Of a query: the step of its tables, the sum of codes that find nothing, and by how much an
-estimate of ⟨u, q⟩ may be off; its squared norm; and what makes of a distance, squared if it is
-Euclidean, what bounds are compared with: it is multiplied with one number, and another added."""
+estimate of ⟨u, q⟩ may be off; its squared norm; what makes of a distance, squared if it is
+Euclidean, what bounds are compared with: it is multiplied with one number, and another added; and
+the squared norm of the origin."""
 
 _RING, _LOW = _AHEAD - 1, U64(0xFFFFFFFF)
 _BLOCK, _HALF, _LANES = U64(BLOCK), U64(BLOCK // 2), U64(16)
@@ -75,18 +88,17 @@ def _place(
     across: NDArray[np.float32],
     bits: Whole,
     longest: float,
+    middle: float,
     moved: NDArray[np.float32],
     room: NDArray[np.float32],
     tables: NDArray[np.uint8],
     known: NDArray[np.float64],
 ) -> bool:
-    """Write the tables of a query, and what is known of it; tell whether it is not too long."""
+    """Write the tables of a query, and what is known of it; tell whether its length allows it."""
     square = dot(queries, i, queries, i)
-    if not square < LONGEST:
+    if not square < LONGEST or (metric != L2 and square < SHORTEST):
         return False
-    along, middle = 0.0, 0.0
-    for z in range(len(origin)):
-        middle += np.float64(origin[z]) * np.float64(origin[z])
+    along = 0.0
     factor = factor_of(metric, square)
     if metric == IP:
         for z in range(queries.shape[1]):
@@ -111,14 +123,23 @@ def _place(
         known[PLUS] = 2.0 * along + ROUNDING * np.sqrt(there) * np.sqrt(longest + middle)
     else:
         known[TIMES] = 1.0 if metric == L2 else 2.0
-        known[PLUS] = ROUNDING * (there + longest + middle) - there
+        known[PLUS] = -there
+    known[MIDDLE] = middle
     return True
 
 
 @kernel()
 def _limit_after(metric: int, worst: np.float32, known: NDArray[np.float64]) -> np.float32:
     """Return what a bound may be at most of a row that is no farther than the worst of a heap."""
-    return F32(limit_of(metric, worst) * known[TIMES] + known[PLUS])
+    most = limit_of(metric, worst) * known[TIMES]
+    limit = most + known[PLUS]
+    if metric != IP:
+        # Rows as near have squares of twice as much at most, and the origin was taken from them.
+        size = max(most, 0.0) - known[PLUS]
+        limit += ROUNDING * size + ROUNDING_OF_ORIGIN * np.sqrt(known[MIDDLE] * size)
+        if metric == COSINE:
+            limit += ROUNDING_OF_DIRECTIONS
+    return F32(limit)
 
 
 @kernel()
@@ -169,7 +190,7 @@ def _scan(
         first: see above.
         last: see above.
         tables: `(4 · bits · w,) uint8`, of the query.
-        known: `(6,) float64`, see `STEP`.
+        known: `(7,) float64`, see `STEP`.
         estimates: `(32,) float32`, scratch.
         lows: `(32 · (last - first),) float32`, written.
         least: `(c,) uint64`, written: `order_key`s of the least estimates and of places in `lows`.
@@ -266,6 +287,7 @@ def compare(
     across: NDArray[np.float32],
     bits: Whole,
     longest: float,
+    middle: float,
     packed: NDArray[np.uint8],
     stride: Whole,
     first: Whole,
@@ -275,7 +297,7 @@ def compare(
 ) -> int:
     """Bring rows into each query's heap of the nearest; return how many were measured.
 
-    It is -1 if a query is too long for what is computed of it. Then nothing is brought.
+    It is -1 if a query is too long for what is computed of it, or too short: nothing is brought.
 
     Args:
         metric: code.
@@ -287,6 +309,7 @@ def compare(
         across: `(m, m) float32`.
         bits: of each number, 1 or 2.
         longest: squared, how far from the origin a row is at most.
+        middle: squared, how far from zero the origin is.
         packed: flat uint8, see `kernels_blocks`.
         stride: bytes of a block.
         first: block.
@@ -297,10 +320,10 @@ def compare(
     many, k = heaps.shape
     wide = len(origin)
     moved, scratch = np.empty(wide, np.float32), np.empty(wide, np.float32)
-    tables, known = np.empty((many, 4 * int(bits) * wide), np.uint8), np.empty((many, 6))
+    tables, known = np.empty((many, 4 * int(bits) * wide), np.uint8), np.empty((many, 7))
     for i in range(many):
         if not _place(
-            metric, queries, i, origin, flips, flips_between, across, bits, longest, moved,
+            metric, queries, i, origin, flips, flips_between, across, bits, longest, middle, moved,
             scratch, tables[i], known[i],
         ):  # fmt: skip
             return -1

@@ -56,6 +56,7 @@ class SelectedRows:
         self._signs: SignRows | None = None
         self._rows: ByteRows | ComparedRows | None = None
         self._may_be_signed = self._may_be_coded = True
+        self._had_signs = False
         self._give_back: Callable[[], object] = lambda: None
         self._asked_otherwise, self._measured, self._by_signs = 0, 0, 0
         self._lock = threading.Lock()
@@ -68,10 +69,12 @@ class SelectedRows:
     def size(self) -> int:
         """Bytes that it takes, or will take."""
         rows, signs = self._rows, self._signs
-        if rows is None:
+        if rows is not None:
+            taken = rows.size if isinstance(rows, ByteRows) else rows.size + rows.vectors.nbytes
+        elif self._is_copied_at_last:
             taken = bytes_of_codes(len(self), self._addresses.dimension)
         else:
-            taken = rows.size if isinstance(rows, ByteRows) else rows.size + rows.vectors.nbytes
+            taken = size_of_codes(len(self), self._addresses.dimension)
         if signs is not None:
             return taken + signs.size
         return taken + (self._bytes_of_signs() if self._may_be_signed else 0)
@@ -152,26 +155,35 @@ class SelectedRows:
         if signs is None:
             give_back()
         else:
-            self._give_back = give_back
+            self._give_back, self._had_signs = give_back, True
         return signs
 
     def _as_codes(self) -> ByteRows | ComparedRows | None:
-        """Return rows by a byte a number, or copied; None if there are signs, and no room."""
-        if self._rows is None and self._may_be_coded:
+        """Return rows by a byte a number, or copied; None if they had signs, and there is no room.
+
+        Room was found for signs then, and none was counted on for copies.
+        """
+        if self._rows is None:
             with self._lock:
-                if self._rows is None and self._may_be_coded:
+                if self._rows is None:
                     self._rows = self._coded_or_copied()
-                    self._may_be_coded, self._asked_otherwise = self._rows is not None, 0
+                    self._asked_otherwise = 0
         return self._rows
+
+    @property
+    def _is_copied_at_last(self) -> bool:
+        """Tell whether rows are copied where they are not coded."""
+        is_tried = coding_of_selected(len(self), self._addresses.dimension, 0) is Coding.DONE
+        return not (is_tried and self._had_signs)
 
     def _coded_or_copied(self) -> ByteRows | ComparedRows | None:
         rows = self._addresses
-        coded = coded_at_once(self, rows, self._metric)
-        if coded is not None:
+        has_room = self._may_be_coded and are_coded_at_once(len(rows), rows.dimension)
+        coded = coded_at_once(self, rows, self._metric) if has_room else None
+        self._may_be_coded &= not has_room or coded is not None
+        if coded is not None or not self._is_copied_at_last:
             return coded
         is_tried = coding_of_selected(len(rows), rows.dimension, 0) is Coding.DONE
-        if is_tried and self._signs is not None:
-            return None
         return ComparedRows(rows.copied(), self._metric, may_be_coded=not is_tried)
 
     def _bytes_of_signs(self) -> int:

@@ -1,4 +1,4 @@
-"""Rows by the sign of each number, to rule out by an eighth of a byte a number most far ones."""
+"""Rows by a bit or two of each number, to rule out by a fraction of the memory most far ones."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +11,7 @@ from puffin_ann.ann.core.types import Answers
 from puffin_ann.ann.exact.nearest_in import nearest_in
 from puffin_ann.ann.exact.row_addresses import RowAddresses
 from puffin_ann.ann.signs.kernels_blocks import TAIL_BYTES, write_blocks
-from puffin_ann.ann.signs.kernels_nearest import LONGEST, compare
+from puffin_ann.ann.signs.kernels_nearest import LONGEST, SHORTEST, compare
 from puffin_ann.ann.simd.fastscan import BLOCK
 
 NARROWEST = 80
@@ -19,10 +19,10 @@ NARROWEST = 80
 
 LEAST_NUMBERS = 1 << 20
 """Numbers in all rows from which on they are compared by signs sooner than by a byte a number."""
-FEW, FEW_WIDE, WIDE = 8, 16, 256
+FEW, FEW_WIDE, WIDE = 7, 15, 256
 """Queries at once of which that is so, and of rows from a width on: more queries share what it
 takes to read a byte a number, while they do not share which rows are measured."""
-ROWS_FOR_ONE = 64
+ROWS_FOR_ONE = 256
 """Rows of which there are at least so many for each that is wanted, where signs rule out most."""
 
 STEP, STEP_WIDE = 16, 64
@@ -32,14 +32,12 @@ takes long if their number has a large odd factor."""
 LINE = 64
 """Bytes of a cache line."""
 
-ROWS_WORTH_A_THREAD = 1 << 17
+ROWS_FOR_A_THREAD = 1 << 17
 """Rows that take as long as it takes to have another thread look at others."""
 
 ORIGIN_ROWS = 1024
 FAR = 16.0
 """Times the square of most rows, that of one which the origin takes no notice of."""
-SHORTEST = 1e-24
-"""Squares of the longest row below this are too short for sums of float32."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +82,7 @@ class SignRows:
         frame: that they were brought into.
         packed: flat uint8, see `kernels_blocks`.
         longest: squared, how far from the origin one is at most.
+        middle: squared, how far from zero the origin is.
     """
 
     metric: Metric
@@ -91,6 +90,7 @@ class SignRows:
     frame: Frame
     packed: NDArray[np.uint8]
     longest: float
+    middle: float
 
     @classmethod
     def of(cls, rows: RowAddresses, metric: Metric) -> "SignRows | None":
@@ -110,7 +110,7 @@ class SignRows:
         middle = float(np.square(frame.origin.astype(np.float64)).sum())
         if not SHORTEST < longest < LONGEST or not middle < LONGEST:
             return None
-        return cls(metric, rows, frame, packed, longest)
+        return cls(metric, rows, frame, packed, longest, middle)
 
     @property
     def size(self) -> int:
@@ -120,10 +120,10 @@ class SignRows:
     def nearest(
         self, queries: NDArray[np.float32], k: int, *, threads: int = 1
     ) -> tuple[Answers, int] | None:
-        """Return the k nearest rows of each query but for a few in ten thousand, and the work.
+        """Return the k nearest rows of each query but for a few in a thousand, and the work.
 
         That is how many rows were measured. Distances are exact, and as many rows are answered as
-        there are. It is None if a query is too long for what is computed of it.
+        there are. It is None if a query is too long for what is computed of it, or too short.
 
         Args:
             queries: (q, d) float32, finite.
@@ -132,7 +132,7 @@ class SignRows:
         """
         measured: list[int] = []
         look = partial(self._look, frozen(queries), measured)
-        threads = min(threads, len(self.rows) // ROWS_WORTH_A_THREAD)
+        threads = min(threads, len(self.rows) // ROWS_FOR_A_THREAD)
         found = nearest_in(look, len(self.rows), len(queries), k, threads, block=BLOCK)
         return None if min(measured, default=0) < 0 else (found, sum(measured))
 
@@ -151,6 +151,7 @@ class SignRows:
             compare(
                 self.metric.code, queries, self.rows.starts, frame.origin, frame.flips,
                 frame.flips_between, frame.across, bits_of(len(frame.origin)), self.longest,
+                self.middle,
                 self.packed, stride_of(len(frame.origin)), first // BLOCK, -(-last // BLOCK),
                 heaps, sizes,
             )

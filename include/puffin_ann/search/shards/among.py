@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -226,11 +225,10 @@ class _Asked:
         if among._lists_all:
             return None
         wide, cells = self._width(share), self._cells(share)
-        began = perf_counter()
         few = among._ask_few(self._queries, self._wanted.k, wide, cells, self._allowed)
         if few is None:
             return None
-        among._costs.note_walk_of_few(few.widths, self._wanted.k, perf_counter() - began)
+        among._costs.note_walk_of_few(few.widths, self._wanted.k, few.seconds)
         self.shards = max(self.shards, int(np.count_nonzero(few.widths.max(axis=1))))
         return [few.source], few.sights
 

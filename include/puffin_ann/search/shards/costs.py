@@ -155,11 +155,11 @@ class Costs:
         """Learn from graphs that few queries were answered by together; see `note_walk`.
 
         Args:
-            widths: (q, shards) int64, how widely each was searched.
+            widths: (shards, q) int64, how widely each was searched.
             k: rows that each gave.
             seconds: that it took.
         """
-        algorithm, queries = self._routing.algorithm, len(widths)
+        algorithm, queries = self._routing.algorithm, widths.shape[1]
         width, rows = widths.sum() / queries, k * np.count_nonzero(widths) / queries
         cost = queries * ways.sifted(
             algorithm, self._routing.dimension, float(width), float(rows), queries

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.exact import brute_force, compared_rows
-from puffin_ann.ann.exact.byte_rows import ByteRows
+from puffin_ann.ann.exact.byte_rows import ByteRows, size_of_codes
 from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.ann.exact.kernels_products import HAS_DOTS
 from puffin_ann.ann.exact.row_addresses import RowAddresses
@@ -148,6 +148,7 @@ def form_of(selected):
 @pytest.fixture
 def few_are_many(monkeypatch):
     monkeypatch.setattr(sign_rows, "LEAST_NUMBERS", 500 * 96)
+    monkeypatch.setattr(selected_rows, "ROWS_FOR_ONE", 64)
 
 
 def asked_of(rows, count):
@@ -200,7 +201,7 @@ def test_the_other_form_is_made_once_enough_have_asked_for_it(monkeypatch):
 def test_more_neighbours_than_signs_are_made_for_are_found_by_codes():
     parts, order, rows = drawn(9, [3000], 96)
     selected = SelectedRows(parts, METRICS["l2"], order)
-    for k in (len(rows) // 2, len(rows) + 5):
+    for k in (len(rows) // 200, len(rows) // 2, len(rows) + 5):
         found = selected.nearest(asked_of(rows, 1), k)
         assert_same(found, brute_force.search(asked_of(rows, 1), rows, k, "l2"))
     assert form_of(selected) == "codes"
@@ -246,6 +247,30 @@ def test_where_only_signs_have_room_whoever_signs_are_not_made_for_is_answered_e
     selected = SelectedRows(parts, METRICS["l2"], order)
     selected.nearest(asked_of(rows, 1), 5)
     assert form_of(selected) == "signs"
-    found = selected.nearest(asked_of(rows, 100), 5)
-    assert_same(found, brute_force.search(asked_of(rows, 100), rows, 5, "l2"))
+    for _ in range(2):
+        found = selected.nearest(asked_of(rows, 100), 5)
+        assert_same(found, brute_force.search(asked_of(rows, 100), rows, 5, "l2"))
+        assert form_of(selected) == "signs"
+    monkeypatch.setattr(compared_rows, "_ROOM", type(compared_rows._ROOM)())
+    selected.nearest(asked_of(rows, 100), 5)
     assert form_of(selected) == "signs"
+    monkeypatch.setenv("PUFFIN_ANN_CODES_MAX_BYTES", str(1 << 30))
+    settings_of.cache_clear()
+    selected.nearest(asked_of(rows, 100), 5)
+    assert form_of(selected) == "both"
+    assert selected.size == bytes_of(len(rows), 96)
+
+
+@pytest.mark.skipif(not HAS_DOTS, reason="rows are copied")
+@pytest.mark.usefixtures("few_are_many")
+def test_what_fits_before_rows_are_prepared_fits_after(monkeypatch):
+    parts, order, rows = drawn(12, [3000], 96)
+    room = size_of_codes(len(rows), 96) + 1000
+    monkeypatch.setenv("PUFFIN_ANN_CODES_MAX_BYTES", str(room))
+    settings_of.cache_clear()
+    monkeypatch.setattr(compared_rows, "_ROOM", type(compared_rows._ROOM)())
+    before = bytes_of(len(rows), 96)
+    selected = SelectedRows(parts, METRICS["l2"], order)
+    selected.prepare(1, 5)
+    assert form_of(selected) == "signs"
+    assert selected.size <= before

@@ -59,6 +59,7 @@ def test_as_many_are_answered_as_there_are_each_once_and_at_its_distance(
     if (all_rows == all_rows[0]).all():
         return
     asked = drawn(kind, rng, queries, dimension)
+    asked[:, 0] += np.float32(0.5)  # of zeros signs say nothing
     ids, distances, measured = nearest(all_rows, asked, k, metric)
     assert ids.shape == distances.shape == (queries, k)
     many = min(k, rows)
@@ -79,6 +80,7 @@ def test_as_many_are_answered_as_there_are_each_once_and_at_its_distance(
 def test_nearly_none_of_the_nearest_is_missed(kind, metric, dimension):
     both = drawn(kind, np.random.default_rng(7), 6200, dimension)
     rows, queries = both[200:], both[:200]
+    queries = queries[queries.any(axis=1)]
     _, expected = brute_force.search(queries, rows, 10, metric)
     for threads in (1, 2):
         _, distances, _ = nearest(rows, queries, 10, metric, threads)
@@ -123,7 +125,29 @@ def test_a_query_too_long_for_squares_is_not_answered():
     assert signs.nearest(rows[:1], 5) is not None
 
 
-def test_they_take_an_eighth_of_a_byte_a_number_and_twelve_bytes_a_row():
+@pytest.mark.parametrize("metric", ["cosine", "ip"])
+def test_a_query_too_short_for_squares_is_not_answered(metric):
+    rows = np.random.default_rng(13).standard_normal((400, 96), dtype=np.float32)
+    signs = SignRows.of(RowAddresses.of(rows), METRICS[metric])
+    for size in (1e-14, 1e-23, 1e-40, 0.0):
+        assert signs.nearest(rows[:2] * np.float32(size), 5) is None
+    _, expected = brute_force.search(rows[:9] * np.float32(1e-10), rows, 5, metric)
+    _, distances, _ = nearest(rows, rows[:9] * np.float32(1e-10), 5, metric)
+    assert recall_of(distances, expected) >= 0.95
+
+
+def test_one_long_row_and_an_origin_far_away_leave_few_rows_to_be_measured():
+    both = drawn("clusters", np.random.default_rng(14), 20_020, 384)
+    long = both.copy()
+    long[-1] *= 1000
+    for some in (long, both + np.float32(500.0)):
+        _, expected = brute_force.search(some[:20], some[20:], 10, "l2")
+        _, distances, measured = nearest(some[20:], some[:20], 10, "l2")
+        assert measured < 0.1 * 20 * 20_000
+        assert recall_of(distances, expected) >= 0.985
+
+
+def test_they_take_a_bit_of_each_of_many_numbers_and_twelve_bytes_a_row():
     rows = np.random.default_rng(12).standard_normal((3200, 384), dtype=np.float32)
     signs = SignRows.of(RowAddresses.of(rows), METRICS["l2"])
     assert signs.size == size_of_signs(3200, 384) == 3200 * (384 // 8 + 4 + 8)

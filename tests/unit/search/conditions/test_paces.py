@@ -1,9 +1,14 @@
 """What batches took corrects the figures that ways are chosen by, slowly and within bounds."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
+from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.search.conditions import paces, ways
 from puffin_ann.search.conditions.paces import LEAST_QUERIES, MOST, STEP, Work, note, pace
+from puffin_ann.search.shards.costs import Costs
 
 
 def learn(seconds: float, times: int = 1, queries: int = LEAST_QUERIES) -> None:
@@ -42,6 +47,22 @@ def test_walks_of_few_queries_have_a_pace_of_their_own():
     paces.learn(Work.WALK_ALONE, "vamana", 1.0, 9.0, paces.STEP_ALONE)
     assert ways.walked("vamana", 100, 50, 1) == pytest.approx(paces.STEP_ALONE * few)
     assert ways.walked("vamana", 100, 50, 1000) == many
+
+
+def test_walks_of_few_queries_are_learned_of_whatever_shards_there_are():
+    routing = SimpleNamespace(algorithm="vamana", dimension=100)
+    costs = Costs(SimpleNamespace(routing=routing, vectors=10**6), lambda: Coding.LATER)
+    for shards, queries in ((40, 1), (1, 3)):
+        widths = np.full((shards, queries), 400, np.int64)
+        expected = queries * ways.sifted("vamana", 100, 400.0 * shards, 10.0 * shards, queries)
+        costs.note_walk_of_few(widths, 10, expected)
+        assert pace(Work.WALK_ALONE, "vamana") == pytest.approx(1.0)
+    costs.note_walk_of_few(widths, 10, 9 * expected)
+    assert pace(Work.WALK_ALONE, "vamana") == pytest.approx(paces.STEP_ALONE)
+    paces.forget()
+    costs.note_walk_of_few(np.full((1, 1), 10, np.int64), 10, 1.0)  # most is the way there
+    costs.note_walk_of_few(np.full((1, LEAST_QUERIES), 400, np.int64), 10, 1.0)
+    assert not paces._paces
 
 
 def test_engines_and_comparisons_have_a_pace_each():

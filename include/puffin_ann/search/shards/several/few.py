@@ -3,6 +3,7 @@
 Of what a query alone takes, three quarters would else be spent on the way from step to step.
 """
 
+from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -40,12 +41,14 @@ class Few(NamedTuple):
         widths: (shards, q) int64, how widely each shard is to be searched, 0 for not at all.
         sights: (q, 3) float32, see `Sight`, where rows were sifted.
         is_part: whether there are shards that are no such graphs.
+        seconds: that it took, once masks had been made.
     """
 
     source: Source
     widths: NDArray[np.int64]
     sights: NDArray[np.float32]
     is_part: bool
+    seconds: float
 
 
 class FewQueries:
@@ -126,11 +129,13 @@ class FewQueries:
             [self._metric.code, cells, wide, SPARE, EXHAUSTIVE_ROWS, stamps.last, *self.numbers],
             np.int64,
         )
+        began = perf_counter()
         is_answered = answer_few(
             self._routes.routed, several.where(len(queries)), asked, several.live, several.widest,
             self._located.where, stamps.addresses, sieves, queries, self._routes.placed(queries),
             widths, answers, keys, sights,
         )  # fmt: skip
+        seconds = perf_counter() - began
         stamps.last = int(asked[5])
         several.give_back(stamps)
         if not is_answered:
@@ -140,7 +145,7 @@ class FewQueries:
             self._metric, queries, answers[2][:, 0], max(wide, k)
         ):
             return None
-        return Few(self._located.source(answers, keys), widths, sights, self._is_part)
+        return Few(self._located.source(answers, keys), widths, sights, self._is_part, seconds)
 
     def _sieves_of(self, allowed: AllowedRows) -> "_Sieves":
         """Return the masks of a condition, and where they lie: those of the last one are kept."""
