@@ -42,9 +42,7 @@ from puffin_ann.ann.simd.vectors import (
 )
 from puffin_ann.numba_kernels import inlined, kernel
 
-F32, U64 = np.float32, np.uint64
-
-I64, U32 = np.int64, np.uint32
+F32, I64, U32, U64 = np.float32, np.int64, np.uint32, np.uint64
 
 SPREADS = (0.603, 0.322)
 """By 1 bit, and by 2: numbers of a row that is rotated have a normal distribution, of which the

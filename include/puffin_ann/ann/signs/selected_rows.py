@@ -108,6 +108,8 @@ class SelectedRows:
             threads: to use.
         """
         signs = self._signs_for(len(queries), k)
+        if (signs is not None) != self._suits_signs(len(queries), k):
+            self._asked_otherwise += len(queries)  # threads may lose one
         if signs is not None:
             found = signs.nearest(queries, k, threads=threads)
             if found is not None:
@@ -125,19 +127,22 @@ class SelectedRows:
         """Tell whether so many queries are compared by signs, made for them or before."""
         if not self._may_be_signed:
             return False
-        suits = are_soonest(len(self), self._addresses.dimension, queries)
+        suits = self._suits_signs(queries, 1)
         wanted, other = (self._signs, self._rows) if suits else (self._rows, self._signs)
         if wanted is not None or other is None:
             return suits
         return suits == (self._asked_otherwise + queries >= WORTH_THE_OTHER)
+
+    def _suits_signs(self, queries: int, k: int) -> bool:
+        """Tell whether so many queries are answered soonest by signs, if these tell enough."""
+        is_few = k * ROWS_FOR_ONE <= len(self)
+        return is_few and are_soonest(len(self), self._addresses.dimension, queries)
 
     def _signs_for(self, queries: int, k: int) -> SignRows | None:
         """Return rows by signs, if so many queries are to be compared with them so."""
         if k * ROWS_FOR_ONE > len(self):
             return None
         is_by_signs = self._is_by_signs(queries)
-        if is_by_signs != are_soonest(len(self), self._addresses.dimension, queries):
-            self._asked_otherwise += queries  # threads may lose one
         if is_by_signs and self._signs is None:
             with self._lock:
                 if self._signs is None and self._may_be_signed:
