@@ -52,6 +52,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(UV) pip sync --quiet --compile-bytecode --require-hashes --python $(BIN)/python requirements.lock
 	$(STEP) "3/4 install this project into it"
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m compileall -q include dags plugins spark_apps
 	@touch $(READY)
 
 $(KERNELS): $(READY) $(shell find include/puffin_ann/ann include/puffin_ann/blobs include/puffin_ann/lake/read/identity/kernels_identity.py -name '*.py')

@@ -245,7 +245,7 @@ np.savez(sys.argv[3], ids=ids, distances=distances)
 
 
 @pytest.mark.parametrize("dimension", [18, 270])
-@pytest.mark.parametrize("level", ["avx2", "portable"])
+@pytest.mark.parametrize("level", ["avx2", pytest.param("portable", marks=pytest.mark.long)])
 def test_every_level_of_vector_instructions_gives_the_same_answers(level, dimension, tmp_path):
     if level == "avx2" and simd.LEVEL == "portable":
         level = "portable"  # this machine has no other

@@ -40,9 +40,10 @@ def follow(lake, steps: list[str]) -> None:
     assert check(lake) == 1.0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "modes"),
-    [("rest", MERGE_ON_READ), pytest.param("embedded", COPY_ON_WRITE, marks=pytest.mark.long)],
+    [("rest", MERGE_ON_READ), ("embedded", COPY_ON_WRITE)],
     ids=["merge-on-read", "copy-on-write"],
 )
 def test_rows_changed_and_files_rewritten_in_a_v2_table(request, kind, modes):

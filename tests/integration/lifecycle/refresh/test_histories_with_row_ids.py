@@ -16,7 +16,7 @@ from tests.support.lake.row_id_history import DONE, RowIdHistory
 from tests.support.lifecycle import builds
 from tests.support.lifecycle.refreshes import blob_digests
 
-EXAMPLES = int(os.environ.get("HISTORY_EXAMPLES", "6"))
+EXAMPLES = int(os.environ.get("HISTORY_EXAMPLES", "4"))
 
 
 def begun(algorithm="exact", include=()):

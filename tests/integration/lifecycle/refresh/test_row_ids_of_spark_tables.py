@@ -66,6 +66,7 @@ def test_no_vector_is_read_after_a_compaction(refreshed):
     assert (done["rows_added"], done["rows_gone"], read) == (0, 0, 0)
 
 
+@pytest.mark.long
 def test_no_vector_is_read_after_new_rows_and_deletes_by_position_were_compacted(
     refreshed, rest_lake
 ):
@@ -117,6 +118,7 @@ def test_a_rolled_back_update_is_not_taken_for_the_row_before_it(refreshed, rest
     assert (done["rows_added"], done["rows_gone"]) == (10, 10)
 
 
+@pytest.mark.long
 def test_rows_of_a_table_that_was_upgraded_are_hashed_until_they_have_row_ids(
     rest_lake, monkeypatch
 ):

@@ -1,7 +1,6 @@
 """Shards of codes alone that are not on local disk: their nearest lists are read, and no more."""
 
 from contextlib import suppress
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -176,10 +175,11 @@ def test_a_row_of_two_lists_is_not_answered_twice(make_table):
     assert_right(table, found)
 
 
-def test_lies_of_a_lean_index_are_answered_rightly_or_told(words):
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
+def test_lies_of_a_lean_index_are_answered_rightly_or_told(words, seed):
     liar = falsified_index.liar(words, falsified_index.LEAN, "l2", layered=True)
     assert liar.outcome() == falsified_index.RIGHT
-    for name, seed in product(LIES, range(2)):
+    for name in LIES:
         with suppress(falsified_files.NotApplicable):
             liar.lie(name, seed)
             liar.outcome()  # holds whatever is answered to brute force

@@ -323,7 +323,7 @@ np.savez(sys.argv[3], ids=ids, distances=distances)
 """
 
 
-@pytest.mark.parametrize("level", ["avx2", "portable"])
+@pytest.mark.parametrize("level", [pytest.param("avx2", marks=pytest.mark.long), "portable"])
 def test_every_level_of_vector_instructions_finds_the_same(level, folder, tmp_path):
     if level == "avx2" and simd.LEVEL == "portable":
         level = "portable"  # this machine has no other
