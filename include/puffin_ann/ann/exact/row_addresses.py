@@ -55,6 +55,21 @@ class RowAddresses:
         """Return n."""
         return len(self.starts)
 
+    def between(self, first: int, last: int) -> "RowAddresses":
+        """Return the rows from the first on, up to the last, which is not among them."""
+        return RowAddresses(self.starts[first:last], self.dimension, self.held)
+
+    def of_array(self, vectors: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return which of the rows are those of an array, and their ordinals in it, (m,) int64.
+
+        Args:
+            vectors: one of `held`, with rows.
+        """
+        begin, step = np.uint64(vectors.ctypes.data), np.uint64(vectors.strides[0])
+        beyond = self.starts - begin  # of rows before it, more than any array has
+        here = np.flatnonzero(beyond < step * np.uint64(len(vectors)))
+        return here, (beyond[here] // step).astype(np.int64)
+
     def copied(self) -> Floats:
         """Return the rows side by side, (n, d) float32."""
         out = np.empty((len(self), self.dimension), np.float32)

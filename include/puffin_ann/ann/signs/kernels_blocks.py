@@ -1,7 +1,8 @@
 """Rows, wherever they lie, by a bit or two of each number once they are rotated, compiled.
 
-A block has 32 rows: their codes, as a scan reads them, and two numbers of each that make a bound of
-them, see `kernels_nearest`.
+Each has a record: the signs of every 16 numbers in two bytes, by 2 bits with two more of which are
+beyond the border, and two numbers that make a bound of them, see `kernels_nearest`. A block has the
+records of 32 rows, in the order in which a scan reads them.
 """
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.core.kernels_copy import AHEAD
 from puffin_ann.ann.core.types import Whole
+from puffin_ann.ann.signs.frame import Frame
 from puffin_ann.ann.signs.kernels_codes import code_1, code_2, in_two_bytes, pack_codes
 from puffin_ann.ann.signs.kernels_rotate import fill, load_floats, mix, store_floats
 from puffin_ann.ann.simd.fastscan import BLOCK
@@ -18,7 +20,7 @@ from puffin_ann.ann.simd.kernels_distance import COSINE, IP, dot
 from puffin_ann.ann.simd.vectors import multiply_add, prefetch, subtract
 from puffin_ann.numba_kernels import kernel
 
-F32, U64 = np.float32, np.uint64
+F32, U32, U64 = np.float32, np.uint32, np.uint64
 
 TAIL_BYTES = 4 * BLOCK
 """Behind the codes of a block: 32 squares and 32 factors, of two bytes."""
@@ -28,6 +30,7 @@ _NOTHING = np.uint16(0x7F80)
 
 _BLOCK, _AHEAD, _LANES = U64(BLOCK), U64(AHEAD), U64(16)
 _numbers, _rows = numbers_at(types.float32), rows_at(types.float32)
+_halves = numbers_at(types.uint16)
 
 
 @kernel()
@@ -67,69 +70,112 @@ def factor_of(metric: int, square: float) -> np.float32:
 
 
 @kernel(allocates=True)
-def write_blocks(
+def code_rows(
     metric: int,
     starts: NDArray[np.uint64],
     dimension: int,
-    origin: NDArray[np.float32],
-    flips: NDArray[np.float32],
-    flips_between: NDArray[np.float32],
-    across: NDArray[np.float32],
+    frame: Frame,
     bits: Whole,
-    stride: Whole,
-    packed: NDArray[np.uint8],
-) -> float:
-    """Code rows, and return how far from the origin one is at most, squared.
+    places: NDArray[np.int64],
+    records: NDArray[np.uint8],
+) -> None:
+    """Write the record of each of some rows: its codes, its square and its factor.
 
     Args:
         metric: code.
         starts: `(n,) uint64`, the address of each row.
         dimension: numbers d in a row.
-        origin: `(w,) float32`, see `sign_rows.Frame`, as those below.
-        flips: `(w,) float32`.
-        flips_between: `(w,) float32`.
-        across: `(m, m) float32`.
+        frame: to bring them into.
         bits: of each number, 1 or 2.
-        stride: bytes of a block.
-        packed: flat uint8, of the blocks of all rows, written.
+        places: `(n,) int64`, of each record among the records.
+        records: flat uint8, of `row_codes.record_bytes` each; written at those places.
     """
-    wide = U64(len(origin))
+    wide = U64(len(frame.origin))
     moved = np.empty(wide, np.float32)
     # The edges of packed nodes are coded in the same way: a row is the edge that leads there from
     # one of zeros, which is the last here.
-    rows = np.zeros((_BLOCK + U64(1)) * wide, np.float32)
+    rows = np.zeros(U64(2) * wide, np.float32)
     codes = np.zeros((wide >> U64(4)) * _BLOCK, np.uint32)
-    halves = packed.view(np.uint16)
-    longest = 0.0
-    for begin in range(U64(0), U64(len(starts)), _BLOCK):
+    halves, length = records.view(np.uint16), (U64(bits) * wide >> U64(4)) + U64(2)
+    for row in range(U64(0), U64(len(starts))):
+        if row + _AHEAD < U64(len(starts)):
+            ahead = _numbers(starts[row + _AHEAD], dimension)
+            for z in range(U64(0), U64(min(dimension, 128)), U64(16)):
+                prefetch(ahead, z)
+        square = 1.0
+        if metric == COSINE:
+            vector = _rows(starts[row], 1, dimension)
+            square = dot(vector, 0, vector, 0)
+        numbers = _numbers(starts[row], dimension)
+        place_row(numbers, factor_of(metric, square), frame.origin, frame.flips, moved)
+        mix(moved, frame.flips_between, frame.across, rows, U64(0))
+        at = U64(places[row]) * length
+        if bits == 1:
+            total, factor = code_1(rows, wide, U64(0), wide, codes, U64(0))
+            for group in range(U64(0), wide >> U64(4)):
+                halves[at + group] = codes[group * _BLOCK]
+        else:
+            total, factor = code_2(rows, wide, U64(0), wide, codes, U64(0))
+            for group in range(U64(0), wide >> U64(4)):
+                halves[at + U64(2) * group] = codes[group * _BLOCK]
+                halves[at + U64(2) * group + U64(1)] = codes[group * _BLOCK] >> U64(16)
+        # A square is cut off, so that no bound is too great for it.
+        halves[at + length - U64(2)] = U64(F32(total).view(np.uint32)) >> U64(16)
+        halves[at + length - U64(1)] = in_two_bytes(factor)
+
+
+@kernel(allocates=True)
+def pack_blocks(
+    metric: int,
+    records: NDArray[np.uint64],
+    wide: Whole,
+    bits: Whole,
+    stride: Whole,
+    packed: NDArray[np.uint8],
+) -> float:
+    """Put the records of rows into blocks, and return how far one is from the origin at most.
+
+    Args:
+        metric: code.
+        records: `(n,) uint64`, the address of each, see `code_rows`.
+        wide: w.
+        bits: of each number, 1 or 2.
+        stride: bytes of a block.
+        packed: flat uint8, of the blocks of all rows, written.
+
+    Returns:
+        What no distance from the origin, squared, is more than; infinity if one is too great for
+        float32.
+    """
+    groups = U64(wide) >> U64(4)
+    codes = np.zeros(groups * _BLOCK, np.uint32)
+    halves, length = packed.view(np.uint16), U64(bits) * groups + U64(2)
+    greatest = np.uint16(0)
+    for begin in range(U64(0), U64(len(records)), _BLOCK):
         at = begin // _BLOCK * U64(stride)
-        tail = (at + U64(4) * U64(bits) * wide) >> U64(1)
-        many = min(_BLOCK, U64(len(starts)) - begin)
+        tail = (at + U64(4) * U64(bits) * U64(wide)) >> U64(1)
+        many = min(_BLOCK, U64(len(records)) - begin)
         for i in range(many, _BLOCK):
             halves[tail + i], halves[tail + _BLOCK + i] = _NOTHING, np.uint16(0)
         for i in range(many):
             row = begin + i
-            if row + _AHEAD < U64(len(starts)):
-                ahead = _numbers(starts[row + _AHEAD], dimension)
-                for z in range(U64(0), U64(min(dimension, 128)), U64(16)):
+            if row + _AHEAD < U64(len(records)):
+                ahead = _halves(records[row + _AHEAD], length)
+                for z in range(U64(0), length, _LANES):
                     prefetch(ahead, z)
-            square = 1.0
-            if metric == COSINE:
-                vector = _rows(starts[row], 1, dimension)
-                square = dot(vector, 0, vector, 0)
-            numbers = _numbers(starts[row], dimension)
-            place_row(numbers, factor_of(metric, square), origin, flips, moved)
-            mix(moved, flips_between, across, rows, i * wide)
+            record = _halves(records[row], length)
             if bits == 1:
-                total, factor = code_1(rows, _BLOCK * wide, i * wide, wide, codes, i)
+                for group in range(groups):
+                    codes[group * _BLOCK + i] = record[group]
             else:
-                total, factor = code_2(rows, _BLOCK * wide, i * wide, wide, codes, i)
-            # Squares that are too great for float32 are not a number in what is made of them.
-            longest = max(longest, np.float64(total) if total < F32(np.inf) else np.inf)
-            # A square is cut off, so that no bound is too great for it.
-            halves[tail + i] = (
-                U64(0) if metric == IP else U64(F32(total).view(np.uint32)) >> U64(16)
-            )
-            halves[tail + _BLOCK + i] = in_two_bytes(factor)
+                for group in range(groups):
+                    outer = U32(record[U64(2) * group + U64(1)])
+                    codes[group * _BLOCK + i] = U32(record[U64(2) * group]) | outer << U32(16)
+            square = record[length - U64(2)]
+            greatest = max(greatest, square)
+            halves[tail + i] = np.uint16(0) if metric == IP else square
+            halves[tail + _BLOCK + i] = record[length - U64(1)]
         pack_codes(codes, wide, bits, packed, at)
-    return longest
+    if greatest >= _NOTHING:
+        return np.inf
+    return np.float64(U32(U32(greatest + U64(1)) << U32(16)).view(np.float32))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.core.types import Whole
 from puffin_ann.ann.exact.kernels_scan import limit_of, offer
+from puffin_ann.ann.signs.frame import Frame
 from puffin_ann.ann.signs.kernels_blocks import factor_of, place_row
 from puffin_ann.ann.signs.kernels_codes import from_halves
 from puffin_ann.ann.signs.kernels_rotate import mix
@@ -51,10 +52,11 @@ DEVIATIONS = 2.5
 """Standard deviations that an estimate may be off."""
 ROUNDING = 4e-6
 """Of squares, by how much sums of float32 err at most."""
-ROUNDING_OF_ORIGIN = 2.0**-20
-"""The same of the product of the roots of two squares, of which one is the origin's."""
-ROUNDING_OF_DIRECTIONS = 1e-6
-"""By how much the squared distance of two directions errs, whose lengths are rounded."""
+ROUNDING_OF_DIRECTIONS = 1e-12
+"""By how much more the squared distance of two directions errs: by the square of how much their
+lengths do, which are rounded."""
+LEAST = 1e-37
+"""By how much whatever is less than float32 holds in full errs at most."""
 SHORTEST, LONGEST = 1e-24, 1e24
 """Squared norms of queries and rows between which squares and sums of float32 have room."""
 
@@ -63,11 +65,10 @@ FIRST = 2
 _AHEAD = 8
 """Rows that are asked for before they are measured."""
 
-STEP, BASE, MARGIN, SQUARE, TIMES, PLUS, MIDDLE = 0, 1, 2, 3, 4, 5, 6
+STEP, BASE, MARGIN, SQUARE, TIMES, PLUS = 0, 1, 2, 3, 4, 5
 """Of a query: the step of its tables, the sum of codes that find nothing, and by how much an
 estimate of ⟨u, q⟩ may be off; its squared norm; what makes of a distance, squared if it is
-Euclidean, what bounds are compared with: it is multiplied with one number, and another added; and
-the squared norm of the origin."""
+Euclidean, what bounds are compared with: it is multiplied with one number, and another added."""
 
 _RING, _LOW = _AHEAD - 1, U64(0xFFFFFFFF)
 _BLOCK, _HALF, _LANES = U64(BLOCK), U64(BLOCK // 2), U64(16)
@@ -80,13 +81,8 @@ def _place(
     metric: int,
     queries: NDArray[np.float32],
     i: int,
-    origin: NDArray[np.float32],
-    flips: NDArray[np.float32],
-    flips_between: NDArray[np.float32],
-    across: NDArray[np.float32],
+    frame: Frame,
     bits: Whole,
-    longest: float,
-    middle: float,
     moved: NDArray[np.float32],
     room: NDArray[np.float32],
     tables: NDArray[np.uint8],
@@ -100,14 +96,14 @@ def _place(
     factor = factor_of(metric, square)
     if metric == IP:
         for z in range(queries.shape[1]):
-            along += np.float64(queries[i, z]) * np.float64(origin[z])
-            room[z] = queries[i, z] * flips[z]
+            along += np.float64(queries[i, z]) * np.float64(frame.origin[z])
+            room[z] = queries[i, z] * frame.flips[z]
         for z in range(queries.shape[1], len(room)):
             room[z] = F32(0)
     else:
         numbers = queries[i]
-        place_row(numbers, factor, origin, flips, room)
-    mix(room, flips_between, across, moved, U64(0))
+        place_row(numbers, factor, frame.origin, frame.flips, room)
+    mix(room, frame.flips_between, frame.across, moved, U64(0))
     total = _fill(F32(0))
     for z in range(U64(0), U64(len(moved)), _LANES):
         line = _load(moved, z)
@@ -118,11 +114,10 @@ def _place(
     known[STEP], known[BASE], known[MARGIN], known[SQUARE] = step, base, margin, square
     if metric == IP:
         known[TIMES] = 2.0
-        known[PLUS] = 2.0 * along + ROUNDING * np.sqrt(there) * np.sqrt(longest + middle)
+        known[PLUS] = 2.0 * along
     else:
         known[TIMES] = 1.0 if metric == L2 else 2.0
         known[PLUS] = -there
-    known[MIDDLE] = middle
     return True
 
 
@@ -130,11 +125,10 @@ def _place(
 def _limit_after(metric: int, worst: np.float32, known: NDArray[np.float64]) -> np.float32:
     """Return what a bound may be at most of a row that is no farther than the worst of a heap."""
     most = limit_of(metric, worst) * known[TIMES]
-    limit = most + known[PLUS]
+    limit = most + known[PLUS] + LEAST
     if metric != IP:
-        # Rows as near have squares of twice as much at most, and the origin was taken from them.
-        size = max(most, 0.0) - known[PLUS]
-        limit += ROUNDING * size + ROUNDING_OF_ORIGIN * np.sqrt(known[MIDDLE] * size)
+        # Rows as near have squares of twice as much at most.
+        limit += ROUNDING * (max(most, 0.0) - known[PLUS])
         if metric == COSINE:
             limit += ROUNDING_OF_DIRECTIONS
     return F32(limit)
@@ -188,7 +182,7 @@ def _scan(
         first: see above.
         last: see above.
         tables: `(4 · bits · w,) uint8`, of the query.
-        known: `(7,) float64`, see `STEP`.
+        known: `(6,) float64`, see `STEP`.
         estimates: `(32,) float32`, scratch.
         lows: `(32 · (last - first),) float32`, written.
         least: `(c,) uint64`, written: `order_key`s of the least estimates and of places in `lows`.
@@ -279,13 +273,8 @@ def compare(
     metric: int,
     queries: NDArray[np.float32],
     starts: NDArray[np.uint64],
-    origin: NDArray[np.float32],
-    flips: NDArray[np.float32],
-    flips_between: NDArray[np.float32],
-    across: NDArray[np.float32],
+    frame: Frame,
     bits: Whole,
-    longest: float,
-    middle: float,
     packed: NDArray[np.uint8],
     stride: Whole,
     first: Whole,
@@ -301,13 +290,8 @@ def compare(
         metric: code.
         queries: `(q, d) float32`.
         starts: `(n,) uint64`, the address of each row.
-        origin: `(w,) float32`, see `sign_rows.Frame`, as those below.
-        flips: `(w,) float32`.
-        flips_between: `(w,) float32`.
-        across: `(m, m) float32`.
+        frame: that the rows were brought into.
         bits: of each number, 1 or 2.
-        longest: squared, how far from the origin a row is at most.
-        middle: squared, how far from zero the origin is.
         packed: flat uint8, see `kernels_blocks`.
         stride: bytes of a block.
         first: block.
@@ -316,13 +300,12 @@ def compare(
         sizes: `(q,) int64`, entries of each heap; changed.
     """
     many, k = heaps.shape
-    wide = len(origin)
+    wide = len(frame.origin)
     moved, scratch = np.empty(wide, np.float32), np.empty(wide, np.float32)
-    tables, known = np.empty((many, 4 * int(bits) * wide), np.uint8), np.empty((many, 7))
+    tables, known = np.empty((many, 4 * int(bits) * wide), np.uint8), np.empty((many, 6))
     for i in range(many):
         if not _place(
-            metric, queries, i, origin, flips, flips_between, across, bits, longest, middle, moved,
-            scratch, tables[i], known[i],
+            metric, queries, i, frame, bits, moved, scratch, tables[i], known[i]
         ):  # fmt: skip
             return -1
     lows, estimates = np.empty(BLOCK * (last - first), np.float32), np.empty(BLOCK, np.float32)

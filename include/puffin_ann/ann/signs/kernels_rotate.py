@@ -130,6 +130,47 @@ def _mix_parts(row: NDArray[np.float32], width: Whole) -> None:
 
 
 @kernel()
+def _cross(
+    row: NDArray[np.float32], across: NDArray[np.float32], out: NDArray[np.float32], at: Whole
+) -> None:
+    """Write (across ⊗ 1) · row: of the parts of a row, sums of each place of all.
+
+    Args:
+        row: `(w,) float32`, in as many parts as `across` has lines.
+        across: `(m, m) float32`.
+        out: flat float32, written from `at` on; not the row.
+        at: offset in it.
+    """
+    numbers, parts, at = across.reshape(-1), U64(len(across)), U64(at)
+    width = U64(len(row)) // parts
+    if parts < _AT_ONCE:
+        for i in range(parts):
+            for z in range(U64(0), width, _LANES):
+                total = fill(F32(0))
+                for j in range(parts):
+                    line = load_floats(row, j * width + z)
+                    total = multiply_add(fill(numbers[i * parts + j]), line, total)
+                store_floats(out, at + i * width + z, total)
+        return
+    # Four at a time: each line is read once for them. Some of the last are written twice.
+    for begin in range(U64(0), parts, _AT_ONCE):
+        one = begin if begin + _AT_ONCE <= parts else parts - _AT_ONCE
+        for z in range(U64(0), width, _LANES):
+            first = second = third = fourth = fill(F32(0))
+            for j in range(parts):
+                line, place = load_floats(row, j * width + z), one * parts + j
+                first = multiply_add(fill(numbers[place]), line, first)
+                second = multiply_add(fill(numbers[place + parts]), line, second)
+                third = multiply_add(fill(numbers[place + U64(2) * parts]), line, third)
+                fourth = multiply_add(fill(numbers[place + U64(3) * parts]), line, fourth)
+            place = at + one * width + z
+            store_floats(out, place, first)
+            store_floats(out, place + width, second)
+            store_floats(out, place + U64(2) * width, third)
+            store_floats(out, place + U64(3) * width, fourth)
+
+
+@kernel()
 def mix(
     row: NDArray[np.float32],
     flips: NDArray[np.float32],
@@ -137,10 +178,11 @@ def mix(
     out: NDArray[np.float32],
     at: Whole,
 ) -> None:
-    """Write (across ⊗ H) · (1 ⊗ F · H) · row, H a Hadamard matrix, not normalised, F the flips.
+    """Write M · F · M · row, where M is across ⊗ H, H a Hadamard matrix, and F the flips.
 
-    Twice, since what a row has in few places the first time spreads alike to all of them, by which
-    signs would often be of sums of nothing (the rotations of Ailon and Chazelle, STOC 2006).
+    M is there twice, since what a row has in few places the first time spreads alike to all of
+    them, by which signs would often be of sums of nothing (the rotations of Ailon and Chazelle,
+    STOC 2006). It is not normalised.
 
     Args:
         row: `(w,) float32`, as it is after its first flips; overwritten.
@@ -149,16 +191,11 @@ def mix(
         out: flat float32, written from `at` on; not the row.
         at: offset in it.
     """
-    parts = U64(len(across))
-    width = U64(len(row)) // parts
+    width = U64(len(row)) // U64(len(across))
     _mix_parts(row, width)
+    _cross(row, across, out, at)
     for z in range(U64(0), U64(len(row)), _LANES):
-        store_floats(row, z, multiply_add(load_floats(row, z), load_floats(flips, z), fill(F32(0))))
+        line = load_floats(out, U64(at) + z)
+        store_floats(row, z, multiply_add(line, load_floats(flips, z), fill(F32(0))))
     _mix_parts(row, width)
-    for i in range(parts):
-        for z in range(U64(0), width, _LANES):
-            total = fill(F32(0))
-            for j in range(parts):
-                line = load_floats(row, j * width + z)
-                total = multiply_add(fill(across[i, j]), line, total)
-            store_floats(out, U64(at) + i * width + z, total)
+    _cross(row, across, out, at)

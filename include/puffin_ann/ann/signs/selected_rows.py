@@ -19,6 +19,7 @@ from puffin_ann.ann.exact.compared_rows import (
     take_room,
 )
 from puffin_ann.ann.exact.row_addresses import Chosen, RowAddresses
+from puffin_ann.ann.signs.row_codes import RowCodes
 from puffin_ann.ann.signs.sign_rows import ROWS_FOR_ONE, SignRows, are_soonest, size_of_signs
 
 COPIED_BYTES = 16 << 20
@@ -47,12 +48,18 @@ class SelectedRows:
         parts: arrays, and the ordinals of rows in each; of one dimension, finite.
         metric: that they are compared by.
         order: (n,) int64, of all of them, in which they are numbered; None: as they are given.
+        known: signs of rows of those arrays, which take part of the time to make them anew.
     """
 
     def __init__(
-        self, parts: Sequence[Chosen], metric: Metric, order: NDArray[np.int64] | None = None
+        self,
+        parts: Sequence[Chosen],
+        metric: Metric,
+        order: NDArray[np.int64] | None = None,
+        known: RowCodes | None = None,
     ) -> None:
         self._addresses, self._metric = RowAddresses.of_some(parts, order), metric
+        self._known = known
         self._signs: SignRows | None = None
         self._rows: ByteRows | ComparedRows | None = None
         self._may_be_signed = self._may_be_coded = True
@@ -84,9 +91,9 @@ class SelectedRows:
         if self._signs_for(queries, k) is None:
             self._as_codes()
 
-    def codings(self, queries: int) -> tuple[Coding, Coding]:
-        """Return how rows are known now, and how once so many further queries have asked."""
-        if self._is_by_signs(queries):
+    def codings(self, queries: int, k: int = 1) -> tuple[Coding, Coding]:
+        """Return how rows are known now, and how once so many further queries have asked for k."""
+        if k * ROWS_FOR_ONE <= len(self) and self._is_by_signs(queries):
             return Coding.LATER if self._signs is None else Coding.SIGNS, Coding.SIGNS
         rows = self._rows
         if isinstance(rows, ByteRows):
@@ -156,10 +163,13 @@ class SelectedRows:
         give_back = take_room(size_of_signs(len(rows), rows.dimension), self)
         if give_back is None:
             return None
-        signs = SignRows.of(rows, self._metric)
-        if signs is None:
-            give_back()
-        else:
+        signs = None
+        try:
+            signs = SignRows.of(rows, self._metric, self._known)
+        finally:
+            if signs is None:
+                give_back()
+        if signs is not None:
             self._give_back, self._had_signs = give_back, True
         return signs
 
@@ -201,7 +211,8 @@ class SelectedRows:
         if self._by_signs < TELLING_QUERIES:
             return
         if self._measured > TELLING * self._by_signs * len(self):
-            self._may_be_signed, self._signs = False, None
+            # Relative to their own middle they may tell enough.
+            self._may_be_signed, self._known, self._signs = self._known is not None, None, None
             self._give_back()
         self._by_signs = self._measured = 0
 
@@ -238,7 +249,7 @@ def _as_they_are(
     parts = []
     step = max(1, COPIED_BYTES // (4 * rows.dimension))
     for begin in range(0, len(rows), step):
-        some = RowAddresses(rows.starts[begin : begin + step], rows.dimension, rows.held)
+        some = rows.between(begin, begin + step)
         ids, distances = brute_force.search(queries, some.copied(), k, metric, threads=threads)
         parts.append((np.where(ids < 0, -1, ids + begin), distances))
     ids, distances = (np.concatenate(each, axis=1) for each in zip(*parts, strict=True))

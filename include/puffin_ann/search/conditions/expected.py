@@ -49,7 +49,12 @@ class Expected(NamedTuple):
 
 
 def of_gathered(
-    rows: int, dimension: int, queries: int, shards: int, coding: tuple[Coding, Coding] | None
+    rows: int,
+    dimension: int,
+    queries: int,
+    shards: int,
+    coding: tuple[Coding, Coding] | None,
+    known: float = 0.0,
 ) -> Expected:
     """Return what it takes to compare gathered rows, and before to gather them.
 
@@ -59,12 +64,13 @@ def of_gathered(
         queries: asked at once.
         shards: that they are of.
         coding: of them, before and after this search; None if they are not gathered yet.
+        known: see `ways.of_gathering`.
     """
-    once = 0.0 if coding else gathering(rows, dimension, shards, queries)
+    once = 0.0 if coding else gathering(rows, dimension, shards, queries, known)
     before, after = coding or coding_when_gathered(rows, dimension, queries)
     is_made_now = before is not after and after in (Coding.SIGNS, Coding.DONE)
     if is_made_now and (HAS_DOTS or after is Coding.SIGNS):
-        once += ways.of_gathering(rows, dimension, queries)
+        once += ways.of_gathering(rows, dimension, queries, known)
     elif is_made_now:
         once += ways.CODED * rows * dimension
     if after is Coding.SIGNS:
@@ -103,12 +109,14 @@ def in_place(
     return Expected(once + beside + each * queries, once)
 
 
-def gathering(rows: int, dimension: int, shards: int, queries: int) -> float:
-    """Return the seconds to gather rows of some shards for so many queries."""
-    return shards * SHARD_COPIED + ways.of_gathering(rows, dimension, queries)
+def gathering(rows: int, dimension: int, shards: int, queries: int, known: float = 0.0) -> float:
+    """Return the seconds to gather rows of some shards; see `ways.of_gathering`."""
+    return shards * SHARD_COPIED + ways.of_gathering(rows, dimension, queries, known)
 
 
-def note_gathering(rows: int, dimension: int, shards: int, queries: int, seconds: float) -> None:
+def note_gathering(
+    rows: int, dimension: int, shards: int, queries: int, seconds: float, known: float = 0.0
+) -> None:
     """Learn from rows that were gathered; memory costs more on some machines than others.
 
     Args:
@@ -117,6 +125,7 @@ def note_gathering(rows: int, dimension: int, shards: int, queries: int, seconds
         shards: that they are of.
         queries: that they were gathered for.
         seconds: that it took.
+        known: share of all rows whose signs had been known.
     """
     if rows * dimension >= NUMBERS_THAT_TELL:
-        learn(Work.GATHER, "", gathering(rows, dimension, shards, queries), seconds)
+        learn(Work.GATHER, "", gathering(rows, dimension, shards, queries, known), seconds)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.exact.row_addresses import Chosen
+from puffin_ann.ann.signs.row_codes import RowCodes
 from puffin_ann.ann.signs.selected_rows import SelectedRows, bytes_of
 from puffin_ann.search.merge import LocatorKeys, Source
 
@@ -57,15 +58,15 @@ class Gathered:
     shard_count: int
 
     @classmethod
-    def of(cls, parts: Sequence[Part]) -> "Gathered":
-        """Gather the rows of at least one shard."""
+    def of(cls, parts: Sequence[Part], known: RowCodes | None = None) -> "Gathered":
+        """Gather the rows of at least one shard, of which signs may be known."""
         some = [part for part in parts if len(part.ordinals)] or parts[:1]
         keys = np.concatenate([np.stack(part.keys(part.ordinals)) for part in some], axis=1)
         order = _ordered(keys)
         counts = [len(part.ordinals) for part in some]
         shards = np.repeat(np.array([part.shard_id for part in some], np.int64), counts)
         ordinals = np.concatenate([part.ordinals for part in some])
-        rows = SelectedRows([part.vectors for part in some], METRICS[some[0].metric], order)
+        rows = SelectedRows([part.vectors for part in some], METRICS[some[0].metric], order, known)
         return cls(rows, keys[:, order], shards[order], ordinals[order], sum(map(bool, counts)))
 
     @property
@@ -91,8 +92,11 @@ def fits(rows: int, dimension: int) -> bool:
 
 def _ordered(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the order of (3, m) keys, by the first, then the second, then the third."""
-    most = keys.max(axis=1, initial=0) + 1
-    if math.prod(most.tolist()) > np.iinfo(np.int64).max:
+    most, count = keys.max(axis=1, initial=0) + 1, keys.shape[1]
+    bits = count.bit_length()
+    if math.prod(most.tolist()) << bits > np.iinfo(np.int64).max:
         return np.lexsort(keys[::-1])
-    # Each shard's are nearly in order, of which a stable sort of single numbers makes the most.
-    return np.argsort((keys[0] * most[1] + keys[1]) * most[2] + keys[2], kind="stable")
+    # Numbers alone are sorted in a third of the time that their places take.
+    single = (keys[0] * most[1] + keys[1]) * most[2] + keys[2]
+    order: NDArray[np.int64] = np.sort(single << bits | np.arange(count)) & ((1 << bits) - 1)
+    return order

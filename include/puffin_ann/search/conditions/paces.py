@@ -24,6 +24,7 @@ class Work(Enum):
     WALK = "walk"
     WALK_ALONE = "walk of few queries"
     COMPARE = "compare"
+    COMPARE_BY_SIGNS = "compare by signs"
     GATHER = "gather"
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.core.types import Answers
 from puffin_ann.ann.exact.kernels_coding import BLOCK
+from puffin_ann.ann.signs.row_codes import RowCodes
 from puffin_ann.ann.signs.selected_rows import SelectedRows
 from puffin_ann.engines import SearchableShard
 from puffin_ann.search.conditions.decisions import Decisions
@@ -121,23 +122,31 @@ class ShardRows:
         queries: NDArray[np.float32],
         k: int,
         threads: int,
+        known: RowCodes,
     ) -> Answers:
         """Return the k nearest of these rows by comparing them alone; see `SelectedRows`."""
-        ordinals, rows = self._gathered or self._gather(shard, len(queries), k)
+        ordinals, rows = self._gathered or self._gather(shard, len(queries), k, known)
         places, distances = rows.nearest(queries, k, threads=threads)
         return ordinals[places], distances
 
-    def expected(self, dimension: int, queries: int) -> Expected:
-        """Return what `nearest` is expected to take with so many queries."""
+    def expected(self, dimension: int, queries: int, known: float) -> Expected:
+        """Return what `nearest` is expected to take with so many queries.
+
+        Args:
+            dimension: of the vectors.
+            queries: asked at once.
+            known: see `ways.of_gathering`.
+        """
         gathered = self._gathered
         coding = None if gathered is None else gathered.rows.codings(queries)
-        return of_gathered(self.count, dimension, queries, 1, coding)
+        return of_gathered(self.count, dimension, queries, 1, coding, known)
 
-    def _gather(self, shard: SearchableShard, queries: int, k: int) -> _Gathered:
-        began, ordinals = perf_counter(), self.ordinals
-        rows = SelectedRows([shard.find_vectors(ordinals)], METRICS[shard.metric])
+    def _gather(self, shard: SearchableShard, queries: int, k: int, known: RowCodes) -> _Gathered:
+        began, before, ordinals = perf_counter(), known.share, self.ordinals
+        rows = SelectedRows([shard.find_vectors(ordinals)], METRICS[shard.metric], known=known)
         rows.prepare(queries, k)
-        note_gathering(len(rows), shard.dimension, 1, queries, perf_counter() - began)
+        seconds = perf_counter() - began
+        note_gathering(len(rows), shard.dimension, 1, queries, seconds, before)
         gathered = _Gathered(np.append(ordinals, -1), rows)
         self.may_be_kept = rows.size <= GATHERED_BYTES
         if self.may_be_kept:

@@ -85,6 +85,9 @@ found to be on an Intel."""
 SIGNED = 1.6
 """Times that, to rotate rows and to note a bit or two of their numbers."""
 
+ORDERED = 9e-8
+"""Seconds to gather a row whose signs are known: to find it, and to put it in its place."""
+
 CALLED = 100e-6
 """Seconds that a call takes for each shard beside, however many queries it has: of four shards of
 25,000 rows × 100, a tenth of them allowed, what one query a call took more than its share of a
@@ -161,7 +164,15 @@ in clusters far from each other, of which the nearest are masked, every other an
 twice and three times as much, one of ten, and fewer."""
 
 
-def compared(rows: int, dimension: int, queries: int, sharing: float) -> float:
+def compared(
+    rows: int,
+    dimension: int,
+    queries: int,
+    sharing: float,
+    known: float = 0.0,
+    *,
+    by_signs: bool | None = None,
+) -> float:
     """Return the seconds a query to compare so many rows.
 
     Args:
@@ -171,22 +182,33 @@ def compared(rows: int, dimension: int, queries: int, sharing: float) -> float:
         sharing: queries that share the time to gather the rows; infinity if they are gathered.
             With those that were answered otherwise so far among them, rows are gathered once that
             would have taken about as much as what was lost by not having gathered them.
+        known: see `of_gathering`.
+        by_signs: whether rows that are gathered are compared so; None: as suits so many queries.
     """
-    once = of_gathering(rows, dimension, queries) / max(1.0, sharing)
-    if are_soonest(rows, dimension, queries):
+    once = of_gathering(rows, dimension, queries, known) / max(1.0, sharing)
+    if are_soonest(rows, dimension, queries) if by_signs is None else by_signs:
         return of_signs(rows, dimension) + once
     return of_a_number(dimension, queries) * rows * dimension + once
 
 
 def of_signs(rows: int, dimension: int) -> float:
     """Return the seconds a query to compare so many rows by the signs of their numbers."""
-    return BY_SIGNS.of(dimension, 1) * rows
+    return pace(Work.COMPARE_BY_SIGNS) * BY_SIGNS.of(dimension, 1) * rows
 
 
-def of_gathering(rows: int, dimension: int, queries: int) -> float:
-    """Return the seconds to bring rows into the form that suits so many queries at once."""
-    times = SIGNED if are_soonest(rows, dimension, queries) else 1.0
-    return pace(Work.GATHER) * times * GATHERED * rows * dimension
+def of_gathering(rows: int, dimension: int, queries: int, known: float = 0.0) -> float:
+    """Return the seconds to bring rows into the form that suits so many queries at once.
+
+    Args:
+        rows: as many.
+        dimension: of their vectors.
+        queries: asked at once.
+        known: share of all rows whose signs are known already.
+    """
+    each = GATHERED * dimension
+    if are_soonest(rows, dimension, queries):
+        each = known * ORDERED + (1.0 - known) * SIGNED * each
+    return pace(Work.GATHER) * each * rows
 
 
 def compared_in_place(

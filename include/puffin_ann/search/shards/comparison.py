@@ -82,8 +82,9 @@ class Comparison:
         gathered = allowed.gathered
         if gathered is None:
             enter("gather rows")
-            shards, began = self._opened.open_all(), perf_counter()
-            gathered = Gathered.of([shard.part(allowed) for shard in shards])
+            shards, codes = self._opened.open_all(), self._opened.row_codes
+            began, known = perf_counter(), codes.share
+            gathered = Gathered.of([shard.part(allowed) for shard in shards], codes)
             gathered.rows.prepare(len(queries), k)
             if gathered.size <= GATHERED_BYTES:
                 allowed.gathered = gathered
@@ -92,14 +93,18 @@ class Comparison:
                 allowed.decisions.clear()
             seconds = perf_counter() - began
             note_gathering(
-                len(gathered.rows), self._routing.dimension, len(shards), len(queries), seconds
-            )
+                len(gathered.rows), self._routing.dimension, len(shards), len(queries), seconds,
+                known,
+            )  # fmt: skip
         enter("search shards")
-        began, (coding, _) = perf_counter(), gathered.rows.codings(len(queries))
+        began, (coding, _) = perf_counter(), gathered.rows.codings(len(queries), k)
         found = gathered.nearest(queries, k, self._threads)
         seconds = perf_counter() - began
-        if coding is Coding.DONE or not HAS_DOTS:  # else it is not what comparisons are taken for
-            self._costs.note_comparison(allowed.rows_answered, len(queries), seconds, self._threads)
+        by_signs, is_known = coding is Coding.SIGNS, coding is Coding.DONE or not HAS_DOTS
+        if by_signs or is_known:  # else it is not what comparisons are taken for
+            self._costs.note_comparison(
+                allowed.rows_answered, len(queries), seconds, self._threads, by_signs=by_signs
+            )
         return [found], gathered.shard_count
 
     def _pays(
@@ -155,4 +160,6 @@ class Comparison:
         gathered = allowed.gathered
         coding = None if gathered is None else gathered.rows.codings(queries)
         dimension, shards = self._routing.dimension, len(self._routing.shards)
-        return of_gathered(allowed.rows_answered, dimension, queries, shards, coding)
+        return of_gathered(
+            allowed.rows_answered, dimension, queries, shards, coding, self._opened.row_codes.share
+        )

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.ann.exact.kernels_coding import BLOCK
 from puffin_ann.ann.exact.nearest_in import ROWS_WORTH_A_THREAD
+from puffin_ann.ann.signs.sign_rows import ROWS_FOR_A_THREAD
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.expected import ASKED, CALLED_FOR_GATHERED, SEARCHED
@@ -29,11 +30,17 @@ class Costs:
     Args:
         version: that answers.
         coding: tells whether all its rows are compared where they lie by a byte a number.
+        known: tells of which share of its rows signs are known.
     """
 
-    def __init__(self, version: IndexVersion, coding: Callable[[], Coding]) -> None:
+    def __init__(
+        self,
+        version: IndexVersion,
+        coding: Callable[[], Coding],
+        known: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         self._routing, self._rows = version.routing, version.vectors
-        self._coding = coding
+        self._coding, self._known = coding, known
 
     def sifting_may_pay(self, wide: int, share: float, allowed: AllowedRows, queries: int) -> bool:
         """Tell whether to sift could be cheapest, were all rows near the queries to be answered.
@@ -82,7 +89,7 @@ class Costs:
             queries: see above.
         """
         routing = self._routing
-        gathered = ways.compared(allowed.rows_answered, routing.dimension, queries, math.inf)
+        gathered = self._compared(allowed, queries, math.inf)
         sifted = ways.sifted(routing.algorithm, routing.dimension, *effort, queries)
         others = min(self._others(self._near(allowed), allowed, queries)[1:])
         return min(1.0, max(0.0, sifted - gathered) / max(others - gathered, 1e-9))
@@ -167,13 +174,24 @@ class Costs:
         if queries < LEAST_QUERIES and cost >= SECONDS_THAT_TELL:
             learn(Work.WALK_ALONE, algorithm, cost, seconds, STEP_ALONE)
 
-    def note_comparison(self, rows: int, queries: int, seconds: float, threads: int) -> None:
-        """Learn from a comparison of rows that were gathered before; see `note_walk`."""
+    def note_comparison(
+        self, rows: int, queries: int, seconds: float, threads: int, *, by_signs: bool
+    ) -> None:
+        """Learn from a comparison of rows that were gathered before; see `note_walk`.
+
+        By signs few queries are compared at all, so one tells, too, if it takes long enough.
+        """
         if rows < ROWS_THAT_TELL:
             return
-        cost = ways.compared(rows, self._routing.dimension, queries, math.inf)
-        used = max(1, min(threads, rows // ROWS_WORTH_A_THREAD))
-        note(Work.COMPARE, "", queries * cost, used * seconds, queries)
+        dimension = self._routing.dimension
+        each = ways.compared(rows, dimension, queries, math.inf, by_signs=by_signs)
+        cost = queries * each
+        if not by_signs:
+            used = max(1, min(threads, rows // ROWS_WORTH_A_THREAD))
+            note(Work.COMPARE, "", cost, used * seconds, queries)
+        elif cost >= SECONDS_THAT_TELL:
+            used = max(1, min(threads, rows // ROWS_FOR_A_THREAD))
+            learn(Work.COMPARE_BY_SIGNS, "", cost, used * seconds, STEP_ALONE)
 
     def _all_compared(self, allowed: AllowedRows, queries: int) -> float:
         """Return the seconds of a query for which graphs compare all rows that may be answered.
@@ -185,6 +203,15 @@ class Costs:
         return called + ways.compared_in_place(
             rows, self._rows, dimension, queries, Coding.NEVER, math.inf
         )
+
+    def _compared(self, allowed: AllowedRows, queries: int, sharing: float) -> float:
+        """Return the seconds of a query compared with rows of all shards, see `ways.compared`."""
+        gathered = allowed.gathered
+        by_signs = None
+        if gathered is not None:
+            by_signs = gathered.rows.codings(queries)[1] is Coding.SIGNS
+        rows, dimension = allowed.rows_answered, self._routing.dimension
+        return ways.compared(rows, dimension, queries, sharing, self._known(), by_signs=by_signs)
 
     def _near(self, allowed: AllowedRows) -> float:
         """Return the share of the rows near a query to expect that may be answered."""
@@ -212,16 +239,15 @@ class Costs:
             allowed: see `sifting_may_pay`.
             queries: see `sifting_may_pay`.
         """
-        rows, dimension = allowed.rows_answered, self._routing.dimension
         _, in_place, masked = others
-        gathered = ways.compared(rows, dimension, queries, math.inf)
+        gathered = self._compared(allowed, queries, math.inf)
         rest = min(in_place, masked)
-        fits = allowed.can_be_gathered(dimension)
+        fits = allowed.can_be_gathered(self._routing.dimension)
         if sifted >= rest or sifted <= gathered or not fits:
             return sifted < rest
         if allowed.gathered is not None:
             return False
-        once = ways.compared(rows, dimension, queries, 1.0) - gathered
+        once = self._compared(allowed, queries, 1.0) - gathered
         before = max(0, allowed.sharing - 2 * queries)
         return before * (rest - gathered) + 2 * queries * (sifted - gathered) < once
 
@@ -236,12 +262,12 @@ class Costs:
         shards = len(routing.graph_ids)
         wide = max(routing.search_width, least) * shards
         sharing = allowed.sharing if allowed.gathered is None else math.inf
-        rows, dimension = allowed.rows_answered, routing.dimension
+        dimension = routing.dimension
         masked = ways.masked(routing.algorithm, dimension, wide, max(share, of_all), near, queries)
         each = shards / max(1, queries)
         beside = self._rows * (1.0 - (1.0 - of_all) ** BLOCK)
         return (
-            ways.compared(rows, dimension, queries, sharing),
+            self._compared(allowed, queries, sharing),
             ways.compared_in_place(
                 beside, self._rows, dimension, queries, self._coding(), allowed.sharing
             )

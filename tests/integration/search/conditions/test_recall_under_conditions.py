@@ -12,7 +12,8 @@ import pytest
 from puffin_ann import open_index
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.exact import brute_force
-from puffin_ann.ann.signs import sign_rows
+from puffin_ann.ann.signs import row_codes, sign_rows
+from puffin_ann.ann.signs.kernels_blocks import code_rows
 from puffin_ann.ann.signs.sign_rows import SignRows
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.ways import Cost, Growing, Way
@@ -114,12 +115,21 @@ def test_one_query_a_call_is_compared_by_signs_and_no_dead_row_comes_back(built,
 
     assert_found(index, "draw < 3000", draw < 3000)
     assert len(signed) == QUERIES
+    codes, coded = index._shards._opened.row_codes, []
+    assert codes.share == pytest.approx(3000 / ROWS)
+    monkeypatch.setattr(
+        row_codes, "code_rows", lambda *args: coded.append(len(args[1])) or code_rows(*args)
+    )
+    assert_found(index, "draw < 2800", draw < 2800)
+    assert coded == []  # they were, for the first condition
+    assert_found(index, "draw < 4000", draw < 4000)
+    assert sum(coded) == 1000
     table = index.table
     (task,) = table.scan().plan_files()
     delete_positions(table, {task.file.file_path: np.flatnonzero(deleted).tolist()})
     assert_found(open_index(table.refresh(), builds.INDEX), "draw < 3000", (draw < 3000) & ~deleted)
     assert_found(index, "draw < 3000", draw < 3000)  # of the snapshot before
-    assert len(signed) == 3 * QUERIES
+    assert len(signed) == 5 * QUERIES
 
 
 def dear(patch, times):

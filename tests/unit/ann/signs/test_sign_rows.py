@@ -10,7 +10,7 @@ from puffin_ann.ann.exact import brute_force
 from puffin_ann.ann.exact.row_addresses import RowAddresses
 from puffin_ann.ann.signs.sign_rows import SignRows, size_of_signs
 
-KINDS = ("normal", "clusters", "sparse", "far from zero", "of all lengths", "positive")
+KINDS = ("normal", "clusters", "sparse", "far from zero", "of all lengths", "positive", "ordered")
 
 
 def drawn(kind, rng, rows, dimension):
@@ -26,6 +26,8 @@ def drawn(kind, rng, rows, dimension):
         found *= 10.0 ** rng.uniform(-3, 3, (rows, 1))
     elif kind == "positive":
         found = np.abs(found) ** 3
+    elif kind == "ordered":  # as by principal components: the first numbers are the greatest
+        found /= np.arange(1, dimension + 1)
     return found.astype(np.float32)
 
 
@@ -76,7 +78,7 @@ def test_as_many_are_answered_as_there_are_each_once_and_at_its_distance(
 
 @pytest.mark.parametrize("metric", sorted(METRICS))
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dimension", [96, 384])
+@pytest.mark.parametrize("dimension", [96, 240, 384])
 def test_nearly_none_of_the_nearest_is_missed(kind, metric, dimension):
     both = drawn(kind, np.random.default_rng(7), 6200, dimension)
     rows, queries = both[200:], both[:200]
@@ -85,6 +87,28 @@ def test_nearly_none_of_the_nearest_is_missed(kind, metric, dimension):
     for threads in (1, 2):
         _, distances, _ = nearest(rows, queries, 10, metric, threads)
         assert recall_of(distances, expected) >= 0.985
+
+
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+@pytest.mark.parametrize(("dimension", "filled"), [(240, 16), (784, 64), (1600, 64)])
+def test_rows_that_were_filled_up_with_zeros_are_found(dimension, filled, metric):
+    """What they have is in one part of as many as the width has of an odd factor."""
+    both = np.zeros((4100, dimension), np.float32)
+    both[:, :filled] = np.random.default_rng(15).standard_normal((4100, filled))
+    _, expected = brute_force.search(both[:100], both[100:], 10, metric)
+    _, distances, measured = nearest(both[100:], both[:100], 10, metric)
+    assert recall_of(distances, expected) >= 0.985
+    assert measured < 0.05 * 100 * 4000
+
+
+@pytest.mark.parametrize("size", [1e-20, 1e-24, 1e-30, 1e-40])
+def test_rows_too_short_for_squares_are_all_measured_beside_one_that_is_not(size):
+    rows = np.random.default_rng(16).standard_normal((3000, 100))
+    rows = (rows * size).astype(np.float32)
+    rows[-1] = 1.0
+    _, expected = brute_force.search(rows[:5], rows, 10, "l2")
+    _, distances, _ = nearest(rows, rows[:5], 10, "l2")
+    np.testing.assert_array_equal(distances, expected)
 
 
 def test_few_rows_are_measured():
@@ -136,13 +160,16 @@ def test_a_query_too_short_for_squares_is_not_answered(metric):
     assert recall_of(distances, expected) >= 0.95
 
 
-def test_one_long_row_and_an_origin_far_away_leave_few_rows_to_be_measured():
+@pytest.mark.parametrize("metric", sorted(METRICS))
+def test_one_long_row_and_an_origin_far_away_leave_few_rows_to_be_measured(metric):
     both = drawn("clusters", np.random.default_rng(14), 20_020, 384)
     long = both.copy()
-    long[-1] *= 1000
-    for some in (long, both + np.float32(500.0)):
-        _, expected = brute_force.search(some[:20], some[20:], 10, "l2")
-        _, distances, measured = nearest(some[20:], some[:20], 10, "l2")
+    long[-1] *= 1e6
+    # Of products the query is not relative to the origin, too: what lies far takes all of its bits.
+    far = both + np.float32(5000.0 if metric != "ip" else 0.5)
+    for some in (long, far):
+        _, expected = brute_force.search(some[:20], some[20:], 10, metric)
+        _, distances, measured = nearest(some[20:], some[:20], 10, metric)
         assert measured < 0.1 * 20 * 20_000
         assert recall_of(distances, expected) >= 0.985
 

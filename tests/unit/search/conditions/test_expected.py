@@ -52,6 +52,15 @@ def test_signs_are_made_in_the_search_that_does_it():
     assert after.seconds < expected.of_gathered(ROWS, DIMENSION, 1, 4, (DONE, DONE)).seconds
 
 
+def test_rows_whose_signs_are_known_are_gathered_in_less_time():
+    none, half, all_ = (expected.gathering(ROWS, DIMENSION, 4, 1, part) for part in (0, 0.5, 1))
+    assert none - half == pytest.approx(half - all_)
+    assert all_ < 0.5 * none
+    assert expected.gathering(ROWS, DIMENSION, 4, 99, 1) == expected.gathering(
+        ROWS, DIMENSION, 4, 99, 0
+    )
+
+
 @pytest.mark.parametrize("dimension", [100, 384, 1536, 4096])
 @pytest.mark.parametrize("queries", [1, 1000])
 def test_no_row_of_any_dimension_costs_nothing(dimension, queries):

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.exact.byte_rows import size_of_codes
 from puffin_ann.ann.exact.kernels_products import HAS_DOTS
+from puffin_ann.ann.signs.row_codes import RowCodes
 from puffin_ann.search.conditions import kept_shards
 from puffin_ann.search.conditions.kept_shards import KeptShards
 from puffin_ann.search.conditions.shard_rows import ShardRows
@@ -69,7 +71,7 @@ def test_copies_count(most):
     kept = KeptShards()
     made = [kept.keep(number, some_rows(1000)) for number in range(3)]
     before = kept.bytes
-    made[1].nearest(Shard(), np.zeros((1, 4), np.float32), 3, 1)
+    made[1].nearest(Shard(), np.zeros((1, 4), np.float32), 3, 1, RowCodes(METRICS["l2"]))
     numbers = size_of_codes(100, 4) if HAS_DOTS else 100 * (4 * 4 + 8)
     assert before == 3 * 400
     assert (made[1].size, ids_of(kept)) == (400 + 101 * 8 + numbers, [2])

@@ -65,6 +65,20 @@ def test_walks_of_few_queries_are_learned_of_whatever_shards_there_are():
     assert not paces._paces
 
 
+def test_one_query_compared_by_signs_tells_their_pace():
+    routing = SimpleNamespace(algorithm="vamana", dimension=128)
+    costs = Costs(SimpleNamespace(routing=routing, vectors=10**6), lambda: Coding.LATER)
+    rows = 300_000
+    signs, codes = (ways.compared(rows, 128, 1, float("inf"), by_signs=by) for by in (True, False))
+    costs.note_comparison(rows, 1, 9 * signs, 1, by_signs=True)
+    slower = paces.STEP_ALONE * signs
+    assert ways.compared(rows, 128, 1, float("inf")) == pytest.approx(slower)
+    assert ways.compared(rows, 128, 1, float("inf"), by_signs=False) == codes
+    costs.note_comparison(rows, 1, slower / 2, 2, by_signs=True)  # by two threads
+    costs.note_comparison(1000, 1, 1.0, 1, by_signs=True)
+    assert ways.compared(rows, 128, 1, float("inf")) == pytest.approx(slower)
+
+
 def test_engines_and_comparisons_have_a_pace_each():
     learn(2.0)
     assert pace(Work.WALK, "ivf_pq") == pace(Work.COMPARE) == 1.0

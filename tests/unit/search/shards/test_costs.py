@@ -21,6 +21,10 @@ def costs():
     return Costs(SimpleNamespace(routing=routing, vectors=ROWS), lambda: Coding.NEVER)
 
 
+def gathered(*codings: Coding) -> SimpleNamespace:
+    return SimpleNamespace(rows=SimpleNamespace(codings=lambda *_: codings))
+
+
 def allowed(share: float, sharing: int) -> SimpleNamespace:
     return SimpleNamespace(
         rows_answered=round(share * ROWS),
@@ -79,6 +83,16 @@ def test_who_is_sifted_is_compared_once_the_queries_together_gained_what_gatheri
 def test_who_would_gain_nothing_by_copies_is_sifted_for_ever(costs):
     asked = allowed(0.5, 10_000)
     assert next(costs.sifting_pays([(4.0, 10.0)], 0.5, asked, 1))
-    asked.gathered = object()
+    asked.gathered = gathered(Coding.SIGNS, Coding.SIGNS)
     assert next(costs.sifting_pays([(4.0, 10.0)], 0.5, asked, 1))
     assert not next(costs.sifting_pays([(1e6, 10.0)], 0.5, asked, 1))
+
+
+def test_rows_that_are_gathered_cost_what_comparing_them_in_their_form_does(costs):
+    def told(*codings):
+        some = allowed(0.1, 1)
+        some.gathered = gathered(*codings)
+        return costs.of_comparisons(some, 1)["gathered rows"]
+
+    by_signs, by_codes = told(Coding.SIGNS, Coding.SIGNS), told(Coding.DONE, Coding.DONE)
+    assert by_codes > 2 * by_signs  # as it is once these were let go

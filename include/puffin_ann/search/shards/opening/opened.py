@@ -8,7 +8,9 @@ from functools import cached_property, partial
 import numpy as np
 from pyiceberg.io import FileIO
 
+from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.exact.compared_rows import Coding
+from puffin_ann.ann.signs.row_codes import RowCodes
 from puffin_ann.blobs.version.routing import ShardEntry
 from puffin_ann.errors import FormatError, PuffinAnnError
 from puffin_ann.lake.read.data.row_vectors import RowVectorReader
@@ -44,6 +46,7 @@ class OpenedShards:
     Attributes:
         kept: those that are open, by id.
         damaged: ids of those that could not be read.
+        row_codes: signs of their rows, as far as conditions had rows compared by these.
 
     Args:
         io: reads the files.
@@ -73,6 +76,7 @@ class OpenedShards:
         self._live_places: LivePlaces | None = None
         self.kept: dict[int, SnapshotShard] = {}
         self.damaged: set[int] = set()
+        self.row_codes = RowCodes(METRICS[version.routing.metric])
 
     def open(
         self, entry: ShardEntry, read: Mapping[str, BlobReader] = NOTHING_READ
@@ -104,6 +108,7 @@ class OpenedShards:
                 self.masked,
                 self._view.rank_of_file_id,
                 ranks_in_order=self._ranks_in_order,
+                row_codes=self.row_codes,
             )
         return shard
 

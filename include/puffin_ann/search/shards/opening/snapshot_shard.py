@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.core.types import Answers
+from puffin_ann.ann.signs.row_codes import RowCodes
 from puffin_ann.blobs.version.routing import Routing
 from puffin_ann.declaration import EXACT
 from puffin_ann.engines import SearchableShard
@@ -54,6 +55,7 @@ class SnapshotShard:
         masked: rows of covered files that are not live.
         ranks: places of covered files among the snapshot's.
         ranks_in_order: `ranks.in_order`.
+        row_codes: signs of rows of the version's shards.
 
     Raises:
         BlobFormatError: the shard names a row group that its file has not.
@@ -67,7 +69,9 @@ class SnapshotShard:
         ranks: FileRanks,
         *,
         ranks_in_order: bool,
+        row_codes: RowCodes,
     ) -> None:
+        self._row_codes = row_codes
         self.loaded, self.entry = loaded, loaded.entry
         self.keys: tie_breaks.Keys = partial(loaded.locators.keys, ranks)
         self.is_in_order = ranks_in_order and loaded.locators.in_order
@@ -146,7 +150,7 @@ class SnapshotShard:
             rows = self.allowed(allowed)
             if self._in_place(allowed, len(queries)):
                 return self.nearest(queries, k, threads, allowed)
-            return rows.nearest(self.loaded.engine, queries, k, threads)
+            return rows.nearest(self.loaded.engine, queries, k, threads, self._row_codes)
         if allowed is not None:
             widths = np.maximum(widths, self._passing(allowed))
         excluded = self.excluded(allowed)
@@ -282,7 +286,8 @@ class SnapshotShard:
         if chosen == searched:
             width = max(int(asking.max()), self._passing(allowed))
         elif chosen == "gathered rows":
-            expected = self.allowed(allowed).expected(self._dimension, queries)
+            known = self._row_codes.share
+            expected = self.allowed(allowed).expected(self._dimension, queries, known)
         else:
             expected = self.expected_in_place(queries, allowed)
         told = ShardWay.of(self.entry, chosen, queries, self.allowed(allowed).count)
@@ -347,7 +352,7 @@ class SnapshotShard:
         if not (rows.may_be_kept and fits(rows.count, self._dimension)):  # gathered each time
             sharing = queries
         return (
-            ways.compared(rows.count, self._dimension, queries, sharing),
+            ways.compared(rows.count, self._dimension, queries, sharing, self._row_codes.share),
             ways.compared_in_place(
                 rows.rows_beside,
                 len(self.loaded.locators),

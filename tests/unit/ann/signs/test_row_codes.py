@@ -1,0 +1,168 @@
+"""Rows of arrays are coded once, whatever is selected of them and however often."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from puffin_ann.ann.core.metrics import METRICS
+from puffin_ann.ann.exact import brute_force
+from puffin_ann.ann.exact.row_addresses import RowAddresses
+from puffin_ann.ann.signs import row_codes
+from puffin_ann.ann.signs.row_codes import RowCodes, record_bytes, record_rows
+from puffin_ann.ann.signs.selected_rows import TELLING_QUERIES, SelectedRows
+from puffin_ann.ann.signs.sign_rows import SignRows
+from puffin_ann.settings import settings as settings_of
+
+
+def drawn(seed, counts, dimension):
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal((rows, dimension), dtype=np.float32) for rows in counts]
+
+
+def selected(seed, arrays):
+    """Select some rows of each array, and put all in some order."""
+    rng = np.random.default_rng(seed)
+    parts = [
+        (array, np.sort(rng.permutation(len(array))[: rng.integers(len(array) + 1)]))
+        for array in arrays
+    ]
+    order = rng.permutation(sum(len(some) for _, some in parts))
+    rows = np.concatenate([array[some] for array, some in parts])[order]
+    return RowAddresses.of_some(parts, order), rows
+
+
+def bytes_at(records):
+    """Return what the records are, each a line."""
+    size = record_bytes(len(records.frame.origin))
+    found = []
+    for start in records.starts.tolist():
+        held = next(h for h in records.held if 0 <= start - h.ctypes.data < h.nbytes)
+        found.append(held[start - held.ctypes.data :][:size].copy())
+    return np.array(found, np.uint8).reshape(-1, size)
+
+
+@pytest.fixture
+def coded(monkeypatch):
+    """How many rows were coded, each time."""
+    found, code_rows = [], row_codes.code_rows
+
+    def note(metric, starts, *others):
+        found.append(len(starts))
+        code_rows(metric, starts, *others)
+
+    monkeypatch.setattr(row_codes, "code_rows", note)
+    return found
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    counts=st.lists(st.sampled_from([0, 1, 33, 300]), min_size=1, max_size=4).filter(any),
+    dimension=st.sampled_from([80, 100, 250, 384]),
+    metric=st.sampled_from(sorted(METRICS)),
+)
+@settings(max_examples=60, deadline=None)
+def test_records_are_those_made_anew_in_the_same_frame(seed, counts, dimension, metric):
+    arrays, codes = drawn(seed, counts, dimension), RowCodes(METRICS[metric])
+    for again in range(3):
+        some, _ = selected(seed + again, arrays)
+        if not len(some):
+            continue
+        found = codes.records_of(some)
+        anew = record_rows(some, METRICS[metric], found.frame)
+        np.testing.assert_array_equal(bytes_at(found), bytes_at(anew))
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    dimension=st.sampled_from([80, 100, 384]),
+    metric=st.sampled_from(sorted(METRICS)),
+    k=st.sampled_from([1, 5, 40]),
+    threads=st.sampled_from([1, 2]),
+)
+@settings(max_examples=40, deadline=None)
+def test_selections_are_compared_as_arrays_of_their_own(seed, dimension, metric, k, threads):
+    arrays, codes = drawn(seed, [900, 0, 700], dimension), RowCodes(METRICS[metric])
+    queries = drawn(seed + 9, [40], dimension)[0]
+    for again in range(3):
+        some, rows = selected(seed + again, arrays)
+        if not len(some):
+            continue
+        signs = SignRows.of(some, METRICS[metric], codes)
+        (ids, distances), _ = signs.nearest(queries, k, threads=threads)
+        many = min(k, len(rows))
+        assert all(len(set(each)) == many for each in ids[:, :many].tolist())
+        np.testing.assert_array_equal(
+            distances[:, :many], METRICS[metric].pair_distances(queries, rows, ids[:, :many])
+        )
+        expected = brute_force.search(queries, rows, many, metric)[1]
+        assert np.mean(distances[:, :many] <= expected[:, -1:]) > 0.9
+
+
+def test_each_row_is_coded_once(coded):
+    arrays, codes = drawn(1, [500, 400], 100), RowCodes(METRICS["l2"])
+    assert codes.share == 0.0
+    first = [(arrays[0], np.arange(0, 500, 2)), (arrays[1], np.arange(0, 400, 4))]
+    codes.records_of(RowAddresses.of_some(first))
+    assert coded == [250, 100]
+    assert codes.share == pytest.approx(350 / 900)
+    codes.records_of(RowAddresses.of_some(first[:1]))
+    assert sum(coded) == 350
+    codes.records_of(RowAddresses.of_some([(array, np.arange(len(array))) for array in arrays]))
+    assert sum(coded) == 900
+    assert codes.share == 1.0
+    codes.records_of(RowAddresses.of_some(first))
+    assert sum(coded) == 900
+
+
+def test_threads_that_select_at_once_code_each_row_once(coded):
+    arrays, codes = drawn(2, [3000, 2000], 128), RowCodes(METRICS["cosine"])
+    selections = [selected(seed, arrays)[0] for seed in range(16)]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(codes.records_of, selections))
+    assert sum(coded) == 5000 - round((1 - codes.share) * 5000)
+    for some, records in zip(selections, found, strict=True):
+        anew = record_rows(some, METRICS["cosine"], records.frame)
+        np.testing.assert_array_equal(bytes_at(records), bytes_at(anew))
+
+
+def test_without_room_rows_are_coded_by_themselves(monkeypatch):
+    arrays, codes = drawn(3, [500], 100), RowCodes(METRICS["l2"])
+    some, rows = selected(3, arrays)
+    monkeypatch.setenv("PUFFIN_ANN_CODES_MAX_BYTES", str(500 * record_bytes(100)))
+    settings_of.cache_clear()
+    assert codes.records_of(some) is None
+    assert codes.share == 0.0
+    (_, distances), _ = SignRows.of(some, METRICS["l2"], codes).nearest(rows[:3], 1)
+    np.testing.assert_array_equal(distances, np.zeros((3, 1), np.float32))
+
+
+def test_records_outlive_the_array_and_what_made_them():
+    arrays, codes = drawn(4, [40], 100), RowCodes(METRICS["l2"])
+    some, _ = selected(4, arrays)
+    records = codes.records_of(some)
+    before = bytes_at(records)
+    del codes, arrays
+    np.full((40, 100), 7, np.float32)  # whatever else takes the memory
+    np.testing.assert_array_equal(bytes_at(records), before)
+
+
+def test_rows_that_lie_together_are_coded_relative_to_their_own_middle(monkeypatch):
+    """From the middle of all rows those of one of two heaps far apart look alike."""
+    monkeypatch.setattr("puffin_ann.ann.signs.sign_rows.LEAST_NUMBERS", 1)
+    rng = np.random.default_rng(5)
+    rows = rng.standard_normal((8000, 96), dtype=np.float32)
+    rows[4000:] += 3000
+    rows[:4000] -= 3000
+    codes, here = RowCodes(METRICS["l2"]), np.arange(4000)
+    heap = SelectedRows([(rows, here)], METRICS["l2"], known=codes)
+    queries = rng.standard_normal((2 * TELLING_QUERIES, 96), dtype=np.float32) - 3000
+    expected = brute_force.search(queries, rows[:4000], 1, "l2")[1]
+    for query, distance in zip(queries, expected, strict=True):
+        assert heap.nearest(query[None], 1)[1] == distance
+    assert heap._known is None
+    assert heap._signs is not None
+    _, measured = heap._signs.nearest(queries[:1], 1)
+    assert measured < 400
