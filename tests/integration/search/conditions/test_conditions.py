@@ -137,7 +137,9 @@ def test_allowed_rows_are_compared_alike_where_they_lie_and_copied(
     index._shards.way = Way.COMPARE
     random, gathered = Random(f"{copied} {coded}"), []
     made = Gathered.of
-    monkeypatch.setattr(Gathered, "of", lambda parts: gathered.append(parts) or made(parts))
+    monkeypatch.setattr(
+        Gathered, "of", lambda parts, known: gathered.append(parts) or made(parts, known)
+    )
     for _ in range(6):
         where, says = a_condition(random, VALUES)
         rows = live_where(words, says)
