@@ -92,7 +92,7 @@ class Answers:
                 kept = partial(self._kept_values, in_shard, keys)
         return answer_table(
             self._table, self._paths, self._view.sizes, query, rank, distances, keys, columns,
-            self._view.schema(self._table), report, kept,
+            self._view.schema, report, kept,
         )  # fmt: skip
 
     def _kept_values(

@@ -188,7 +188,7 @@ def answer_table(
     distances: NDArray[np.float32],
     keys: NDArray[np.int64],
     columns: Sequence[str],
-    schema: Schema,
+    schema_of: Callable[[Table], Schema],
     report: SearchReport,
     kept: Kept | None = None,
 ) -> pa.Table:
@@ -203,7 +203,7 @@ def answer_table(
         distances: (n,) float32.
         keys: (3, n) int64: rank of the file, row group and row offset.
         columns: to fetch.
-        schema: of the table's, that names them and has their types.
+        schema_of: returns the table's schema that names them and has their types.
         report: of the answer.
         kept: returns columns of the rows that the index has them of.
     """
@@ -218,6 +218,7 @@ def answer_table(
     own = [query, rank, array_of(distances)]
     fields: tuple[pa.Field, ...] = ()
     if columns:
+        schema = schema_of(table)
         reader = ColumnReader(table, columns, schema)
         there, fetched = np.zeros(len(query), np.bool_), None
         if kept is not None:

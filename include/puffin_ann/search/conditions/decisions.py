@@ -18,6 +18,7 @@ class Decisions:
 
     def __init__(self) -> None:
         self._known: dict[Hashable, tuple[Any, int]] = {}
+        self._latest: tuple[Hashable, Any] = None, None
 
     def of(self, question: Hashable, asked: int, decide: Callable[[], Answer]) -> Answer:
         """Return what was decided, or decide.
@@ -37,9 +38,23 @@ class Decisions:
         self._known[question] = found, asked + asked // AGAIN
         return found
 
+    def latest(self, question: Hashable, find: Callable[[], Answer]) -> Answer:
+        """Return what was found of a question, if it was the latest, or find it.
+
+        A search decides several things, most by the same figures.
+        """
+        known, answer = self._latest
+        if known == question:
+            found: Answer = answer
+            return found
+        found = find()
+        self._latest = question, found
+        return found
+
     def clear(self) -> None:
         """Forget what was decided."""
         self._known.clear()
+        self._latest = None, None
 
 
 def size_of(queries: int) -> int:

@@ -49,6 +49,8 @@ class Sifted:
 
     def near(self, share: float) -> float:
         """Return the share of the rows near a query to expect, if so large a share is of all."""
+        if not self.seen:
+            return share
         return min(1.0, (self.allowed + PRIOR * share) / (self.seen + PRIOR))
 
     def near_short(self, share: float) -> float:

@@ -101,7 +101,7 @@ class Among:
             recorder.ways_expected = asked.ways_expected()
             recorder.queries_sharing = allowed.sharing
             enter("search the index")
-        if not share or not (is_told or asked.may_pay() or asked.is_unknown()):
+        if not share or not (is_told or asked.is_to_try()):
             return self._search(queries, *wanted, allowed)
         pays = (lambda: True) if is_told else asked.pays
         sources = sift_first(queries, asked.sift, pays, asked.search, allowed.sifted, share)
@@ -125,28 +125,28 @@ class _Asked:
         self.shards = 0
         self._shares: dict[int, Vectors] = {}
 
+    def is_to_try(self) -> bool:
+        """Tell whether to sift may pay, or what lies near the queries is to be known by that."""
+        allowed = self._allowed
+        is_seen = allowed.sifted.seen > 0 or allowed.share == 1.0
+        return allowed.decisions.of(
+            ("try", self._key, is_seen),
+            allowed.asked,
+            lambda: self.may_pay() or not (is_seen or self._is_compared()),
+        )
+
     def may_pay(self) -> bool:
         """Tell whether to sift could be cheapest, were all rows near the queries to be answered."""
         costs, queries = self._among._costs, len(self._queries)
-        return self._allowed.decisions.of(
-            ("may sift", self._key),
-            self._allowed.asked,
-            lambda: costs.sifting_may_pay(self._wide, self._share, self._allowed, queries),
-        )
+        return costs.sifting_may_pay(self._wide, self._share, self._allowed, queries)
 
-    def is_unknown(self) -> bool:
-        """Tell whether others would be masked, of which it is not known if they lie near queries.
+    def _is_compared(self) -> bool:
+        """Tell whether rows would be compared: else others are masked.
 
-        Walks with a mask are to be trusted only where that is known.
+        Walks with a mask are to be trusted only where it is known if those lie near the queries.
         """
-        allowed = self._allowed
-        if allowed.sifted.seen or allowed.share == 1.0:
-            return False
-        return allowed.decisions.of(("unknown", self._key), allowed.asked, self._is_masked)
-
-    def _is_masked(self) -> bool:
         allowed, queries = self._allowed, self._queries
-        return not self._among._costs.comparing_pays(
+        return self._among._costs.comparing_pays(
             allowed, len(queries), fits=allowed.can_be_gathered(queries.shape[1]), is_told=False
         )
 

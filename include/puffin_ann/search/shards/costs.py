@@ -111,7 +111,7 @@ class Costs:
 
     def gathering_pays(self, allowed: AllowedRows, queries: int) -> bool:
         """Tell whether to gather and compare rows costs less than to do it where they lie."""
-        together, in_place, _ = self._others(1.0, allowed, queries)
+        together, in_place, _ = self._others(self._near(allowed), allowed, queries)
         return together < in_place
 
     def of_comparisons(self, allowed: AllowedRows, queries: int) -> dict[Way, float]:
@@ -255,15 +255,24 @@ class Costs:
         self, share: float, allowed: AllowedRows, queries: int
     ) -> tuple[float, float, float]:
         """Return the seconds of a query: rows compared together, in place, or others masked."""
-        routing = self._routing
-        of_all = allowed.share
-        near = allowed.sifted.near_short(of_all)
+        near = max(share, allowed.share), allowed.sifted.near_short(allowed.share)
+        is_gathered = allowed.gathered is not None
+        return allowed.decisions.latest(
+            (*near, queries, allowed.sharing, is_gathered),
+            lambda: self._weighed(*near, allowed, queries),
+        )
+
+    def _weighed(
+        self, share: float, near: float, allowed: AllowedRows, queries: int
+    ) -> tuple[float, float, float]:
+        """Return what `_others` does, by the shares near all queries and near those left short."""
+        routing, of_all = self._routing, allowed.share
         least = ways.passing(of_all, near)
         shards = len(routing.graph_ids)
         wide = max(routing.search_width, least) * shards
         sharing = allowed.sharing if allowed.gathered is None else math.inf
         dimension = routing.dimension
-        masked = ways.masked(routing.algorithm, dimension, wide, max(share, of_all), near, queries)
+        masked = ways.masked(routing.algorithm, dimension, wide, share, near, queries)
         each = shards / max(1, queries)
         beside = self._rows * (1.0 - (1.0 - of_all) ** BLOCK)
         return (

@@ -7,6 +7,7 @@ import pytest
 
 from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.search.conditions import ways
+from puffin_ann.search.conditions.decisions import Decisions
 from puffin_ann.search.conditions.sifted import Sifted
 from puffin_ann.search.shards.costs import Costs
 
@@ -34,6 +35,7 @@ def allowed(share: float, sharing: int) -> SimpleNamespace:
         sharing=sharing,
         can_be_gathered=lambda dimension: True,
         sifted=Sifted(),
+        decisions=Decisions(),
     )
 
 
