@@ -11,6 +11,9 @@ from puffin_ann.ann.core.kernels_merge import merge_ascending
 
 LocatorKeys = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
+InShards = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""`(n,) int64` twice: ids of shards, -1 for none, and ordinals in them."""
+
 
 class Source(NamedTuple):
     """Answers of one shard, or of the scan, for all queries of a batch.
@@ -20,15 +23,15 @@ class Source(NamedTuple):
             those there are.
         distances: (q, k) float32, ascending; inf where there is no answer.
         keys: (ordinals) -> file rank, row group and row offset, by which ties are broken.
-        shard: id of the shard that the rows are of, -1 if they are of none; or (m,) int64, of each.
-        ordinals_in_shard: (m,) int64, by a row's number in the source; None: they are the same.
+        shard: id of the shard that the rows are of, by the same ordinals; -1 if they are of none.
+        in_shards: (ordinals) -> where they are, if they are of several.
     """
 
     ordinals: NDArray[np.int64]
     distances: NDArray[np.float32]
     keys: Callable[[NDArray[np.int64]], LocatorKeys]
-    shard: int | NDArray[np.int64] = -1
-    ordinals_in_shard: NDArray[np.int64] | None = None
+    shard: int = -1
+    in_shards: Callable[[NDArray[np.int64]], InShards] | None = None
 
 
 class Merged(NamedTuple):
@@ -129,8 +132,8 @@ def keys_of(
 
 def in_shards(
     sources: Sequence[Source], origin: NDArray[np.int64], ordinals: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return (n,) int64 twice: ids of the shards that answers are of, -1 for none, and ordinals.
+) -> InShards:
+    """Return where answers are.
 
     Args:
         sources: which gave them.
@@ -140,8 +143,15 @@ def in_shards(
     shards, found = np.empty(len(origin), np.int64), ordinals.copy()
     for number, source in enumerate(sources):
         here = np.flatnonzero(origin == number)
-        shard = source.shard
-        shards[here] = shard[ordinals[here]] if isinstance(shard, np.ndarray) else shard
-        if source.ordinals_in_shard is not None:
-            found[here] = source.ordinals_in_shard[ordinals[here]]
+        if source.in_shards is None:
+            shards[here] = source.shard
+        else:
+            shards[here], found[here] = source.in_shards(ordinals[here])
     return shards, found
+
+
+def known_places(
+    shards: NDArray[np.int64], ordinals: NDArray[np.int64]
+) -> Callable[[NDArray[np.int64]], InShards]:
+    """Return what tells the shards of rows, (m,) int64, and their ordinals in these."""
+    return lambda chosen: (shards[chosen], ordinals[chosen])

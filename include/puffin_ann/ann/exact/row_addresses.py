@@ -43,12 +43,12 @@ class RowAddresses:
             order: (n,) int64, of all of them, in which they are wanted; None: as they are given.
         """
         held = tuple(plain(vectors) for vectors, _ in parts)
-        starts = np.concatenate(
-            [
-                vectors.ctypes.data + ordinals.astype(np.uint64) * np.uint64(vectors.strides[0])
-                for vectors, (_, ordinals) in zip(held, parts, strict=True)
-            ]
-        )
+        starts, begin = np.empty(sum(len(ordinals) for _, ordinals in parts), np.uint64), 0
+        for vectors, (_, ordinals) in zip(held, parts, strict=True):
+            part = starts[begin : begin + len(ordinals)]
+            np.multiply(ordinals, vectors.strides[0], out=part, casting="unsafe")
+            part += np.uint64(vectors.ctypes.data)
+            begin += len(ordinals)
         return cls(starts if order is None else starts[order], held[0].shape[1], held)
 
     def __len__(self) -> int:
@@ -59,16 +59,16 @@ class RowAddresses:
         """Return the rows from the first on, up to the last, which is not among them."""
         return RowAddresses(self.starts[first:last], self.dimension, self.held)
 
-    def of_array(self, vectors: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return which of the rows are those of an array, and their ordinals in it, (m,) int64.
+    def ordinals_in(self, vectors: Floats) -> NDArray[np.int64]:
+        """Return the ordinals of those rows that are of an array, (m,) int64.
 
         Args:
-            vectors: one of `held`, with rows.
+            vectors: one of `held`.
         """
         begin, step = np.uint64(vectors.ctypes.data), np.uint64(vectors.strides[0])
         beyond = self.starts - begin  # of rows before it, more than any array has
-        here = np.flatnonzero(beyond < step * np.uint64(len(vectors)))
-        return here, (beyond[here] // step).astype(np.int64)
+        here = beyond < step * np.uint64(len(vectors))
+        return (beyond[here] // step).astype(np.int64)
 
     def copied(self) -> Floats:
         """Return the rows side by side, (n, d) float32."""

@@ -30,7 +30,7 @@ _NOTHING = np.uint16(0x7F80)
 
 _BLOCK, _AHEAD, _LANES = U64(BLOCK), U64(AHEAD), U64(16)
 _numbers, _rows = numbers_at(types.float32), rows_at(types.float32)
-_halves = numbers_at(types.uint16)
+_halves, _flags = numbers_at(types.uint16), numbers_at(types.uint8)
 
 
 @kernel()
@@ -122,6 +122,42 @@ def code_rows(
         # A square is cut off, so that no bound is too great for it.
         halves[at + length - U64(2)] = U64(F32(total).view(np.uint32)) >> U64(16)
         halves[at + length - U64(1)] = in_two_bytes(factor)
+
+
+@kernel()
+def find_records(
+    starts: NDArray[np.uint64],
+    arrays: NDArray[np.uint64],
+    length: Whole,
+    records: NDArray[np.uint64],
+    missing: NDArray[np.int64],
+) -> int:
+    """Write where the record of each row is, and which of them are still to be written.
+
+    Args:
+        starts: `(n,) uint64`, the address of each row; each is a row of one of the arrays.
+        arrays: `(a, 5) uint64`, where each begins and ends, the bytes from a row to the next, where
+            its records begin, and where the flags of the rows that have theirs.
+        length: bytes of a record.
+        records: `(n,) uint64`, written.
+        missing: `(n,) int64`, written: the numbers of the rows whose records are missing.
+
+    Returns:
+        How many those are.
+    """
+    at, many = 0, 0
+    for row in range(len(starts)):
+        start = starts[row]
+        for _ in range(len(arrays)):
+            if arrays[at, 0] <= start < arrays[at, 1]:  # mostly the one of the row before
+                break
+            at = at + 1 if at + 1 < len(arrays) else 0
+        ordinal = (start - arrays[at, 0]) // arrays[at, 2]
+        records[row] = arrays[at, 3] + ordinal * U64(length)
+        if _flags(arrays[at, 4] + ordinal, 1)[0] == 0:
+            missing[many] = row
+            many += 1
+    return many
 
 
 @kernel(allocates=True)

@@ -11,7 +11,7 @@ from puffin_ann.ann.core.metrics import Floats, Metric
 from puffin_ann.ann.exact.compared_rows import take_room
 from puffin_ann.ann.exact.row_addresses import RowAddresses
 from puffin_ann.ann.signs.frame import ORIGIN_ROWS, Frame, bits_of, frame_of, width_of
-from puffin_ann.ann.signs.kernels_blocks import code_rows
+from puffin_ann.ann.signs.kernels_blocks import code_rows, find_records
 
 
 class Records(NamedTuple):
@@ -48,6 +48,13 @@ class _Coded:
     is_coded: NDArray[np.bool_]
     left: int
 
+    @property
+    def addresses(self) -> tuple[int, int, int, int, int]:
+        """Where the array, its records and its flags are; see `find_records`."""
+        begin, step = self.vectors.ctypes.data, self.vectors.strides[0]
+        end = begin + step * len(self.vectors)
+        return begin, end, step, self.records.ctypes.data, self.is_coded.ctypes.data
+
 
 class RowCodes:
     """Codes rows of some arrays when they are first selected, all in one frame; for many threads.
@@ -75,18 +82,19 @@ class RowCodes:
         Args:
             rows: finite; at least one.
         """
-        starts, held = np.empty(len(rows), np.uint64), []
         with self._lock:
             frame = self._frame = self._frame or _frame_of_all(rows, self._metric)
-            for vectors in filter(len, rows.held):
-                coded = self._of(vectors)
-                if coded is None:
-                    return None
-                here, ordinals = rows.of_array(vectors)
-                self._code(coded, ordinals, frame)
-                starts[here] = _addresses(coded.records, ordinals, frame.wide)
-                held.append(coded.records)
-        return Records(frame, starts, tuple(held))
+            found = [self._of(vectors) for vectors in rows.held if len(vectors)]
+            coded = [each for each in found if each is not None]
+            if len(coded) < len(found):
+                return None
+            starts, missing = np.empty(len(rows), np.uint64), np.empty(len(rows), np.int64)
+            arrays = np.array([each.addresses for each in coded], np.uint64)
+            many = find_records(rows.starts, arrays, record_bytes(frame.wide), starts, missing)
+            new = RowAddresses(rows.starts[missing[:many]], rows.dimension, rows.held)
+            for each in coded if many else ():
+                self._code(each, new.ordinals_in(each.vectors), frame)
+        return Records(frame, starts, tuple(each.records for each in coded))
 
     def _of(self, vectors: Floats) -> _Coded | None:
         """Return what is known of an array; None if it has no room."""
@@ -101,14 +109,11 @@ class RowCodes:
         return self._arrays[key]
 
     def _code(self, coded: _Coded, ordinals: NDArray[np.int64], frame: Frame) -> None:
-        """Code some rows of an array, but for those that are."""
-        new = ordinals[~coded.is_coded[ordinals]] if coded.left else ordinals[:0]
-        if not len(new):
-            return
-        rows = RowAddresses.of_some([(coded.vectors, new)])
-        _write(rows, self._metric, frame, new, coded.records)
-        coded.is_coded[new] = True
-        coded.left -= len(new)
+        """Code some rows of an array."""
+        rows = RowAddresses.of_some([(coded.vectors, ordinals)])
+        _write(rows, self._metric, frame, ordinals, coded.records)
+        coded.is_coded[ordinals] = True
+        coded.left -= len(ordinals)
 
 
 def record_rows(rows: RowAddresses, metric: Metric, frame: Frame) -> Records:

@@ -17,7 +17,7 @@ from puffin_ann.engines.exact import ExactShard
 from puffin_ann.engines.reranked import RoundedReranked, RowVectors
 from puffin_ann.errors import FormatError
 from puffin_ann.lake.store.ranges import Range, read_ranges
-from puffin_ann.search.merge import Source
+from puffin_ann.search.merge import Source, known_places
 from puffin_ann.search.shards.cold.parts import (
     LEADING_BYTES,
     OpenShard,
@@ -168,8 +168,8 @@ class ColdShards:
             with telling(shard.entry):
                 rows = shard.rows(runs, data)
                 source = self._nearest(queries, k, wanted, rows)
-                shard_id, ordinals = shard.entry.shard_id, rows.ordinals
-                sources.append(source._replace(shard=shard_id, ordinals_in_shard=ordinals))
+                ids = np.full(len(rows.ordinals), shard.entry.shard_id, np.int64)
+                sources.append(source._replace(in_shards=known_places(ids, rows.ordinals)))
         return sources
 
     def _nearest(

@@ -14,7 +14,7 @@ from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.ivf.lists import Lists
 from puffin_ann.engines.reranked import nearest_of
 from puffin_ann.lake.store.ranges import Range
-from puffin_ann.search.merge import Source
+from puffin_ann.search.merge import Source, known_places
 from puffin_ann.search.shards.cold.decide import are_too_many
 from puffin_ann.search.shards.cold.listed import ListedShard, Spans
 from puffin_ann.search.shards.cold.parts import SomeRows
@@ -249,4 +249,5 @@ def _measured(
     near = metric.pair_distances(queries, vectors, places)
     keys = partial(locators.keys, shards.ranks)
     answers = tie_breaks.by_locator(nearest_of(places, near, k), keys)
-    return Source(*answers, keys, np.concatenate(owners), np.concatenate(ordinals))
+    in_shards = known_places(np.concatenate(owners), np.concatenate(ordinals))
+    return Source(*answers, keys, in_shards=in_shards)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from puffin_ann.search.merge import LocatorKeys, Source
+from puffin_ann.search.merge import LocatorKeys, Source, known_places
 from puffin_ann.search.shards.opening.snapshot_shard import SnapshotShard
 from puffin_ann.search.shards.several.kernels_located import LOCATED
 
@@ -58,8 +58,8 @@ class Located:
         """
         places, ordinals, distances = answers
         numbers = places >> 63 | _numbers(*ordinals.shape)  # -1 where the place is
-        shards = self.shard_ids[places.reshape(-1)]
-        return Source(numbers, distances, partial(_chosen, keys), shards, ordinals.reshape(-1))
+        in_shards = known_places(self.shard_ids[places.reshape(-1)], ordinals.reshape(-1))
+        return Source(numbers, distances, partial(_chosen, keys), in_shards=in_shards)
 
 
 def _chosen(keys: NDArray[np.int64], chosen: NDArray[np.int64]) -> LocatorKeys:
