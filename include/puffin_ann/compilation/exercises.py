@@ -301,15 +301,17 @@ def _sift() -> None:
     from puffin_ann.ann.exact.compared_rows import WORTH_CODING, ComparedRows
     from puffin_ann.ann.exact.kernels_coding import BLOCK
     from puffin_ann.ann.exact.row_addresses import RowAddresses
+    from puffin_ann.ann.signs.row_codes import RowCodes
     from puffin_ann.ann.signs.sign_rows import SignRows
     from puffin_ann.search.conditions import ways
 
     rows = _vectors(2, WIDE)
     addresses = RowAddresses.of(rows)
     addresses.copied()
-    signs = SignRows.of(addresses, METRICS["l2"])
-    if signs is not None:
-        signs.nearest(rows[:1], 1)
+    for known in (None, RowCodes(METRICS["l2"])):
+        signs = SignRows.of(addresses, METRICS["l2"], known)
+        if signs is not None:
+            signs.nearest(rows[:1], 1)
     compared = ComparedRows(_vectors(BLOCK, WIDE), METRICS["l2"])
     compared.nearest(np.repeat(rows, WORTH_CODING, axis=0), 1)
     for few in (rows[:1], rows):

@@ -59,17 +59,6 @@ class RowAddresses:
         """Return the rows from the first on, up to the last, which is not among them."""
         return RowAddresses(self.starts[first:last], self.dimension, self.held)
 
-    def ordinals_in(self, vectors: Floats) -> NDArray[np.int64]:
-        """Return the ordinals of those rows that are of an array, (m,) int64.
-
-        Args:
-            vectors: one of `held`.
-        """
-        begin, step = np.uint64(vectors.ctypes.data), np.uint64(vectors.strides[0])
-        beyond = self.starts - begin  # of rows before it, more than any array has
-        here = beyond < step * np.uint64(len(vectors))
-        return (beyond[here] // step).astype(np.int64)
-
     def copied(self) -> Floats:
         """Return the rows side by side, (n, d) float32."""
         out = np.empty((len(self), self.dimension), np.float32)

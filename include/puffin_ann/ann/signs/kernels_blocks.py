@@ -131,16 +131,18 @@ def find_records(
     length: Whole,
     records: NDArray[np.uint64],
     missing: NDArray[np.int64],
+    owners: NDArray[np.int64],
 ) -> int:
     """Write where the record of each row is, and which of them are still to be written.
 
     Args:
         starts: `(n,) uint64`, the address of each row; each is a row of one of the arrays.
-        arrays: `(a, 5) uint64`, where each begins and ends, the bytes from a row to the next, where
-            its records begin, and where the flags of the rows that have theirs.
+        arrays: `(a, 5) uint64`, where each begins, which ascend, and ends, the bytes from a row to
+            the next, where its records begin, and where the flags of the rows that have theirs.
         length: bytes of a record.
         records: `(n,) uint64`, written.
-        missing: `(n,) int64`, written: the numbers of the rows whose records are missing.
+        missing: `(n,) int64`, written: ordinals in their arrays of rows whose records are missing.
+        owners: `(n,) int64`, written: the numbers of these arrays.
 
     Returns:
         How many those are.
@@ -148,14 +150,18 @@ def find_records(
     at, many = 0, 0
     for row in range(len(starts)):
         start = starts[row]
-        for _ in range(len(arrays)):
-            if arrays[at, 0] <= start < arrays[at, 1]:  # mostly the one of the row before
-                break
-            at = at + 1 if at + 1 < len(arrays) else 0
+        if not arrays[at, 0] <= start < arrays[at, 1]:  # nor of the array of the row before
+            at, end = 0, len(arrays)
+            while end - at > 1:
+                middle = (at + end) // 2
+                if arrays[middle, 0] <= start:
+                    at = middle
+                else:
+                    end = middle
         ordinal = (start - arrays[at, 0]) // arrays[at, 2]
         records[row] = arrays[at, 3] + ordinal * U64(length)
         if _flags(arrays[at, 4] + ordinal, 1)[0] == 0:
-            missing[many] = row
+            missing[many], owners[many] = ordinal, at
             many += 1
     return many
 

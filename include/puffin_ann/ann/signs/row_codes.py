@@ -1,6 +1,7 @@
 """The signs of rows of some arrays, each row coded once, for whatever is selected of them."""
 
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,6 +13,10 @@ from puffin_ann.ann.exact.compared_rows import take_room
 from puffin_ann.ann.exact.row_addresses import RowAddresses
 from puffin_ann.ann.signs.frame import ORIGIN_ROWS, Frame, bits_of, frame_of, width_of
 from puffin_ann.ann.signs.kernels_blocks import code_rows, find_records
+from puffin_ann.settings import settings
+
+MOST_OF_ROOM = 0.25
+"""Share of the room of all codes that the records of one index take: others need theirs."""
 
 
 class Records(NamedTuple):
@@ -49,6 +54,11 @@ class _Coded:
     left: int
 
     @property
+    def size(self) -> int:
+        """Bytes that it takes beside the array."""
+        return self.records.nbytes + self.is_coded.nbytes
+
+    @property
     def addresses(self) -> tuple[int, int, int, int, int]:
         """Where the array, its records and its flags are; see `find_records`."""
         begin, step = self.vectors.ctypes.data, self.vectors.strides[0]
@@ -61,10 +71,13 @@ class RowCodes:
 
     Args:
         metric: that they will be compared by.
+        arrays: returns those that rows are selected of, of which the frame is; None: as selected.
     """
 
-    def __init__(self, metric: Metric) -> None:
-        self._metric = metric
+    def __init__(
+        self, metric: Metric, arrays: Callable[[], Sequence[Floats]] | None = None
+    ) -> None:
+        self._metric, self._all = metric, arrays
         self._frame: Frame | None = None
         self._arrays: dict[tuple[int, int], _Coded] = {}
         self._lock = threading.Lock()
@@ -83,37 +96,61 @@ class RowCodes:
             rows: finite; at least one.
         """
         with self._lock:
-            frame = self._frame = self._frame or _frame_of_all(rows, self._metric)
-            found = [self._of(vectors) for vectors in rows.held if len(vectors)]
-            coded = [each for each in found if each is not None]
-            if len(coded) < len(found):
+            coded = self._of([vectors for vectors in rows.held if len(vectors)])
+            if coded is None:
                 return None
-            starts, missing = np.empty(len(rows), np.uint64), np.empty(len(rows), np.int64)
+            frame = self._frame = self._frame or self._frame_of_all(rows)
             arrays = np.array([each.addresses for each in coded], np.uint64)
-            many = find_records(rows.starts, arrays, record_bytes(frame.wide), starts, missing)
-            new = RowAddresses(rows.starts[missing[:many]], rows.dimension, rows.held)
-            for each in coded if many else ():
-                self._code(each, new.ordinals_in(each.vectors), frame)
+            starts = np.empty(len(rows), np.uint64)
+            missing, owners = np.empty((2, len(rows)), np.int64)
+            length = record_bytes(frame.wide)
+            many = find_records(rows.starts, arrays, length, starts, missing, owners)
+            order = np.argsort(owners[:many], kind="stable")
+            ends = owners[:many][order].searchsorted(np.arange(len(coded) - 1), side="right")
+            parts = np.split(missing[:many][order], ends)
+            for each, ordinals in zip(coded, parts, strict=True):
+                self._code(each, ordinals, frame)
         return Records(frame, starts, tuple(each.records for each in coded))
 
-    def _of(self, vectors: Floats) -> _Coded | None:
-        """Return what is known of an array; None if it has no room."""
-        rows = len(vectors)
-        key = vectors.ctypes.data, rows
-        if key not in self._arrays:
-            size = rows * record_bytes(vectors.shape[1])
-            if take_room(size + rows, self) is None:
-                return None
-            records, is_coded = np.empty(size, np.uint8), np.zeros(rows, np.bool_)
-            self._arrays[key] = _Coded(vectors, records, is_coded, rows)
-        return self._arrays[key]
+    def _of(self, arrays: Sequence[Floats]) -> list[_Coded] | None:
+        """Return what is known of arrays, by their addresses; None if one has no room."""
+        new = [vectors for vectors in arrays if _key(vectors) not in self._arrays]
+        sizes = [len(vectors) * record_bytes(vectors.shape[1]) for vectors in new]
+        made = [
+            _Coded(
+                vectors, np.empty(size, np.uint8), np.zeros(len(vectors), np.bool_), len(vectors)
+            )
+            for vectors, size in zip(new, sizes, strict=True)
+        ]
+        taken = sum(each.size for each in self._arrays.values())
+        wanted = sum(each.size for each in made)
+        if made and not (
+            taken + wanted <= MOST_OF_ROOM * settings().codes_max_bytes
+            and take_room(wanted, self) is not None
+        ):
+            return None
+        self._arrays.update((_key(each.vectors), each) for each in made)
+        return [self._arrays[key] for key in sorted(map(_key, arrays))]
 
     def _code(self, coded: _Coded, ordinals: NDArray[np.int64], frame: Frame) -> None:
         """Code some rows of an array."""
-        rows = RowAddresses.of_some([(coded.vectors, ordinals)])
-        _write(rows, self._metric, frame, ordinals, coded.records)
-        coded.is_coded[ordinals] = True
-        coded.left -= len(ordinals)
+        if len(ordinals):
+            rows = RowAddresses.of_some([(coded.vectors, ordinals)])
+            _write(rows, self._metric, frame, ordinals, coded.records)
+            coded.is_coded[ordinals] = True
+            coded.left -= len(ordinals)
+
+    def _frame_of_all(self, rows: RowAddresses) -> Frame:
+        """Return a frame for all rows of all arrays, by some of each."""
+        held = rows.held if self._all is None else self._all()
+        arrays = [vectors for vectors in held if len(vectors)]
+        total = sum(map(len, arrays))
+        counts = [1 + ORIGIN_ROWS * len(vectors) // total for vectors in arrays]
+        chosen = [
+            (vectors, np.linspace(0, len(vectors) - 1, count).astype(np.int64))
+            for vectors, count in zip(arrays, counts, strict=True)
+        ]
+        return frame_of(RowAddresses.of_some(chosen), self._metric)
 
 
 def record_rows(rows: RowAddresses, metric: Metric, frame: Frame) -> Records:
@@ -154,13 +191,5 @@ def _addresses(
     return begin + places.astype(np.uint64) * step
 
 
-def _frame_of_all(rows: RowAddresses, metric: Metric) -> Frame:
-    """Return a frame for all rows of the arrays that some are of."""
-    total = sum(map(len, rows.held))
-    some = [
-        (vectors, np.linspace(0, len(vectors) - 1, 1 + ORIGIN_ROWS * len(vectors) // total))
-        for vectors in rows.held
-        if len(vectors)
-    ]
-    chosen = [(vectors, places.astype(np.int64)) for vectors, places in some]
-    return frame_of(RowAddresses.of_some(chosen), metric)
+def _key(vectors: Floats) -> tuple[int, int]:
+    return vectors.ctypes.data, len(vectors)

@@ -32,6 +32,8 @@ it takes about as long as that saves."""
 
 TELLING = 0.1
 """Share of the rows that are measured, from which on signs tell too little."""
+TELLING_ENOUGH = 0.03
+"""The same of signs relative to the middle of all rows: there are others to be tried."""
 TELLING_QUERIES = 8
 """Queries by which that is known."""
 
@@ -120,7 +122,7 @@ class SelectedRows:
         if signs is not None:
             found = signs.nearest(queries, k, threads=threads)
             if found is not None:
-                self._note(len(queries), found[1])
+                self._note(len(queries), found[1], signs)
                 return found[0]
         rows = self._as_codes()
         if isinstance(rows, ComparedRows):
@@ -166,6 +168,8 @@ class SelectedRows:
         signs = None
         try:
             signs = SignRows.of(rows, self._metric, self._known)
+            if signs is None and self._known is not None:  # others of their arrays are too long
+                self._known, signs = None, SignRows.of(rows, self._metric)
         finally:
             if signs is None:
                 give_back()
@@ -204,17 +208,21 @@ class SelectedRows:
     def _bytes_of_signs(self) -> int:
         return _bytes_of_signs(len(self), self._addresses.dimension)
 
-    def _note(self, queries: int, measured: int) -> None:
+    def _note(self, queries: int, measured: int, signs: SignRows) -> None:
         """Let go of signs where too many rows have to be measured; threads may lose one."""
         self._by_signs += queries
         self._measured += measured
         if self._by_signs < TELLING_QUERIES:
             return
-        if self._measured > TELLING * self._by_signs * len(self):
-            # Relative to their own middle they may tell enough.
-            self._may_be_signed, self._known, self._signs = self._known is not None, None, None
-            self._give_back()
+        share = self._measured / (self._by_signs * len(self))
         self._by_signs = self._measured = 0
+        with self._lock:
+            is_shared = self._known is not None
+            if share <= (TELLING_ENOUGH if is_shared else TELLING) or signs is not self._signs:
+                return
+            # Relative to their own middle they may tell enough.
+            self._may_be_signed, self._known, self._signs = is_shared, None, None
+            self._give_back()
 
 
 def coding_when_gathered(rows: int, dimension: int, queries: int) -> tuple[Coding, Coding]:

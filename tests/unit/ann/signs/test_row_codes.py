@@ -131,12 +131,49 @@ def test_threads_that_select_at_once_code_each_row_once(coded):
 def test_without_room_rows_are_coded_by_themselves(monkeypatch):
     arrays, codes = drawn(3, [500], 100), RowCodes(METRICS["l2"])
     some, rows = selected(3, arrays)
-    monkeypatch.setenv("PUFFIN_ANN_CODES_MAX_BYTES", str(500 * record_bytes(100)))
+    most = 4 * 500 * (record_bytes(100) + 1)
+    monkeypatch.setenv("PUFFIN_ANN_CODES_MAX_BYTES", str(most - 1))
     settings_of.cache_clear()
     assert codes.records_of(some) is None
     assert codes.share == 0.0
     (_, distances), _ = SignRows.of(some, METRICS["l2"], codes).nearest(rows[:3], 1)
     np.testing.assert_array_equal(distances, np.zeros((3, 1), np.float32))
+    monkeypatch.setenv("PUFFIN_ANN_CODES_MAX_BYTES", str(most))
+    settings_of.cache_clear()
+    assert codes.records_of(some) is not None
+
+
+def test_records_leave_other_codes_three_quarters_of_the_room(monkeypatch):
+    arrays = drawn(6, [2000] * 8, 128)
+    room = 4 * 8 * 2000 * (record_bytes(128) + 1)
+    monkeypatch.setenv("PUFFIN_ANN_CODES_MAX_BYTES", str(room - 1))
+    monkeypatch.setattr("puffin_ann.ann.signs.sign_rows.LEAST_NUMBERS", 1)
+    settings_of.cache_clear()
+    codes, kept = RowCodes(METRICS["l2"]), []
+    for first in range(4):
+        parts = [(array, np.arange(first, 2000, 4)) for array in arrays]
+        kept.append(SelectedRows(parts, METRICS["l2"], known=codes))
+        kept[-1].nearest(arrays[0][:1], 10)
+        assert kept[-1]._signs is not None  # of rows by themselves: all together are too many
+    assert codes.share == 0.0
+
+
+def test_the_frame_is_that_of_all_arrays_whichever_are_selected_first():
+    arrays = [array + 40 * number for number, array in enumerate(drawn(7, [900, 900, 900], 96))]
+    codes = RowCodes(METRICS["l2"], lambda: arrays)
+    records = codes.records_of(RowAddresses.of_some([(arrays[0], np.arange(5))]))
+    middle = np.concatenate(arrays).mean(axis=0)
+    assert np.abs(records.frame.origin[:96] - middle).max() < 1.0
+
+
+def test_long_rows_that_are_not_selected_leave_signs_of_the_others(monkeypatch):
+    monkeypatch.setattr("puffin_ann.ann.signs.sign_rows.LEAST_NUMBERS", 1)
+    (rows,) = drawn(8, [16_000], 96)
+    rows[8000:] *= np.float32(1e14)
+    some = SelectedRows([(rows, np.arange(8000))], METRICS["l2"], known=RowCodes(METRICS["l2"]))
+    for query in rows[:8000:1600]:
+        assert some.nearest(query[None], 1)[1] == 0.0
+    assert some._signs is not None
 
 
 def test_records_outlive_the_array_and_what_made_them():

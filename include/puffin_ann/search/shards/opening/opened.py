@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 
 import numpy as np
+from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from puffin_ann.ann.core.metrics import METRICS
@@ -76,7 +77,7 @@ class OpenedShards:
         self._live_places: LivePlaces | None = None
         self.kept: dict[int, SnapshotShard] = {}
         self.damaged: set[int] = set()
-        self.row_codes = RowCodes(METRICS[version.routing.metric])
+        self.row_codes = RowCodes(METRICS[version.routing.metric], self._vectors)
 
     def open(
         self, entry: ShardEntry, read: Mapping[str, BlobReader] = NOTHING_READ
@@ -102,7 +103,7 @@ class OpenedShards:
             except FormatError:
                 self.damaged.add(entry.shard_id)
                 raise
-            shard = self.kept[entry.shard_id] = SnapshotShard(
+            opened = SnapshotShard(
                 loaded,
                 self._version.routing,
                 self.masked,
@@ -110,6 +111,8 @@ class OpenedShards:
                 ranks_in_order=self._ranks_in_order,
                 row_codes=self.row_codes,
             )
+            # Another thread may have opened it meanwhile: of all the first is kept.
+            shard = self.kept.setdefault(entry.shard_id, opened)
         return shard
 
     def open_together(self, entries: Sequence[ShardEntry]) -> list[SnapshotShard]:
@@ -134,10 +137,15 @@ class OpenedShards:
     @property
     def coding(self) -> Coding:
         """Tell whether all rows are compared where they lie by a byte a number."""
-        found = {shard.loaded.engine.coding_after(0) for shard in self.kept.values()}
+        found = {shard.loaded.engine.coding_after(0) for shard in list(self.kept.values())}
         if Coding.NEVER in found:
             return Coding.NEVER
         return Coding.DONE if self.are_all_open and Coding.LATER not in found else Coding.LATER
+
+    def _vectors(self) -> list[NDArray[np.float32]]:
+        """Return those of the shards that are open, (n, d) float32 each."""
+        none = np.empty(0, np.int64)
+        return [shard.loaded.engine.find_vectors(none)[0] for shard in list(self.kept.values())]
 
     def place(self, allowed: AllowedRows) -> None:
         """Have the rows that may be answered found in all shards, where that takes less time.
