@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from puffin_ann.ann.core.metrics import METRICS
-from puffin_ann.ann.exact import brute_force
+from puffin_ann.ann.exact import brute_force, compared_rows
 from puffin_ann.ann.exact.row_addresses import RowAddresses
 from puffin_ann.ann.signs import row_codes
 from puffin_ann.ann.signs.row_codes import RowCodes, record_bytes, record_rows
@@ -42,6 +42,20 @@ def bytes_at(records):
         held = next(h for h in records.held if 0 <= start - h.ctypes.data < h.nbytes)
         found.append(held[start - held.ctypes.data :][:size].copy())
     return np.array(found, np.uint8).reshape(-1, size)
+
+
+@pytest.fixture
+def room(monkeypatch):
+    """Sets the bytes that codes may take, of which none is taken yet."""
+    monkeypatch.setattr(compared_rows, "_ROOM", compared_rows._Room())
+
+    def allow(size):
+        monkeypatch.setenv("PUFFIN_ANN_CODES_MAX_BYTES", str(size))
+        settings_of.cache_clear()
+
+    yield allow
+    monkeypatch.undo()
+    settings_of.cache_clear()
 
 
 @pytest.fixture
@@ -128,27 +142,23 @@ def test_threads_that_select_at_once_code_each_row_once(coded):
         np.testing.assert_array_equal(bytes_at(records), bytes_at(anew))
 
 
-def test_without_room_rows_are_coded_by_themselves(monkeypatch):
+def test_without_room_rows_are_coded_by_themselves(room):
     arrays, codes = drawn(3, [500], 100), RowCodes(METRICS["l2"])
     some, rows = selected(3, arrays)
     most = 4 * 500 * (record_bytes(100) + 1)
-    monkeypatch.setenv("PUFFIN_ANN_CODES_MAX_BYTES", str(most - 1))
-    settings_of.cache_clear()
+    room(most - 1)
     assert codes.records_of(some) is None
     assert codes.share == 0.0
     (_, distances), _ = SignRows.of(some, METRICS["l2"], codes).nearest(rows[:3], 1)
     np.testing.assert_array_equal(distances, np.zeros((3, 1), np.float32))
-    monkeypatch.setenv("PUFFIN_ANN_CODES_MAX_BYTES", str(most))
-    settings_of.cache_clear()
+    room(most)
     assert codes.records_of(some) is not None
 
 
-def test_records_leave_other_codes_three_quarters_of_the_room(monkeypatch):
+def test_records_leave_other_codes_three_quarters_of_the_room(room, monkeypatch):
     arrays = drawn(6, [2000] * 8, 128)
-    room = 4 * 8 * 2000 * (record_bytes(128) + 1)
-    monkeypatch.setenv("PUFFIN_ANN_CODES_MAX_BYTES", str(room - 1))
+    room(4 * 8 * 2000 * (record_bytes(128) + 1) - 1)
     monkeypatch.setattr("puffin_ann.ann.signs.sign_rows.LEAST_NUMBERS", 1)
-    settings_of.cache_clear()
     codes, kept = RowCodes(METRICS["l2"]), []
     for first in range(4):
         parts = [(array, np.arange(first, 2000, 4)) for array in arrays]
