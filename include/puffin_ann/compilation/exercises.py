@@ -308,7 +308,7 @@ def _sift() -> None:
     rows = _vectors(2, WIDE)
     addresses = RowAddresses.of(rows)
     addresses.copied()
-    for known in (None, RowCodes(METRICS["l2"])):
+    for known in (None, RowCodes(METRICS["l2"]).records_of(addresses)):
         signs = SignRows.of(addresses, METRICS["l2"], known)
         if signs is not None:
             signs.nearest(rows[:1], 1)

@@ -165,10 +165,12 @@ class SelectedRows:
         give_back = take_room(size_of_signs(len(rows), rows.dimension), self)
         if give_back is None:
             return None
-        signs = None
+        signs: SignRows | None = None
         try:
-            signs = SignRows.of(rows, self._metric, self._known)
-            if signs is None and self._known is not None:  # others of their arrays are too long
+            records = None if self._known is None else self._known.records_of(rows)
+            if records is not None:
+                signs = SignRows.of(rows, self._metric, records)
+            if signs is None:  # there was no room, or others of their arrays are too long
                 self._known, signs = None, SignRows.of(rows, self._metric)
         finally:
             if signs is None:

@@ -13,7 +13,7 @@ from puffin_ann.ann.exact.row_addresses import RowAddresses
 from puffin_ann.ann.signs.frame import WIDE, Frame, bits_of, frame_of, width_of
 from puffin_ann.ann.signs.kernels_blocks import TAIL_BYTES, pack_blocks
 from puffin_ann.ann.signs.kernels_nearest import LONGEST, SHORTEST, compare
-from puffin_ann.ann.signs.row_codes import RowCodes, record_rows
+from puffin_ann.ann.signs.row_codes import Records, record_rows
 from puffin_ann.ann.simd.fastscan import BLOCK
 
 NARROWEST = 80
@@ -55,25 +55,23 @@ class SignRows:
 
     @classmethod
     def of(
-        cls, rows: RowAddresses, metric: Metric, known: RowCodes | None = None
+        cls, rows: RowAddresses, metric: Metric, known: Records | None = None
     ) -> "SignRows | None":
         """Code rows, or tell that signs say nothing of them: one is too long, or all too short.
 
         Args:
             rows: finite, at least one; kept.
             metric: that they will be compared by.
-            known: of the arrays that they are of, by which they are coded; None: by themselves.
-                Signs of rows that lie together tell more relative to their own middle.
+            known: their records; None: they are made, relative to the middle of these rows alone.
         """
-        found = None if known is None else known.records_of(rows)
-        frame = frame_of(rows, metric) if found is None else found.frame
+        frame = frame_of(rows, metric) if known is None else known.frame
         stride, longest = stride_of(frame.wide), 0.0
         packed = _from_a_line_on(-(-len(rows) // BLOCK) * stride)
         for begin in range(0, len(rows), AT_ONCE):
-            if found is None:
+            if known is None:
                 some = record_rows(rows.between(begin, begin + AT_ONCE), metric, frame)
             else:
-                some = found.between(begin, begin + AT_ONCE)
+                some = known.between(begin, begin + AT_ONCE)
             farthest = pack_blocks(
                 metric.code, some.starts, frame.wide, bits_of(frame.wide), stride,
                 packed[begin // BLOCK * stride :],

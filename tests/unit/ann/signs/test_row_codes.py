@@ -104,7 +104,7 @@ def test_selections_are_compared_as_arrays_of_their_own(seed, dimension, metric,
         some, rows = selected(seed + again, arrays)
         if not len(some):
             continue
-        signs = SignRows.of(some, METRICS[metric], codes)
+        signs = SignRows.of(some, METRICS[metric], codes.records_of(some))
         (ids, distances), _ = signs.nearest(queries, k, threads=threads)
         many = min(k, len(rows))
         assert all(len(set(each)) == many for each in ids[:, :many].tolist())
@@ -142,15 +142,13 @@ def test_threads_that_select_at_once_code_each_row_once(coded):
         np.testing.assert_array_equal(bytes_at(records), bytes_at(anew))
 
 
-def test_without_room_rows_are_coded_by_themselves(room):
+def test_there_are_records_of_all_rows_of_the_arrays_or_of_none(room):
     arrays, codes = drawn(3, [500], 100), RowCodes(METRICS["l2"])
-    some, rows = selected(3, arrays)
+    some, _ = selected(3, arrays)
     most = 4 * 500 * (record_bytes(100) + 1)
     room(most - 1)
     assert codes.records_of(some) is None
     assert codes.share == 0.0
-    (_, distances), _ = SignRows.of(some, METRICS["l2"], codes).nearest(rows[:3], 1)
-    np.testing.assert_array_equal(distances, np.zeros((3, 1), np.float32))
     room(most)
     assert codes.records_of(some) is not None
 
@@ -165,6 +163,7 @@ def test_records_leave_other_codes_three_quarters_of_the_room(room, monkeypatch)
         kept.append(SelectedRows(parts, METRICS["l2"], known=codes))
         kept[-1].nearest(arrays[0][:1], 10)
         assert kept[-1]._signs is not None  # of rows by themselves: all together are too many
+        assert kept[-1]._known is None
     assert codes.share == 0.0
 
 
