@@ -111,8 +111,8 @@ class Settings(BaseModel):
     codes_max_bytes: int = Field(
         default=1024 * MIB,
         ge=0,
-        description="Codes, a byte a number, that a process keeps in memory of rows that many "
-        "queries are compared with; 0: rows are compared as they are stored.",
+        description="Codes, a byte a number or less, that a process keeps in memory of rows that "
+        "many queries are compared with; 0: rows are compared as they are stored.",
     )
     records_max_bytes: int = Field(
         default=4096 * MIB,

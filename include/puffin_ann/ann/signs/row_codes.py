@@ -69,6 +69,9 @@ class _Coded:
 class RowCodes:
     """Codes rows of some arrays when they are first selected, all in one frame; for many threads.
 
+    Attributes:
+        tell_enough: whether they did of the rows that were selected last.
+
     Args:
         metric: that they will be compared by.
         arrays: returns those that rows are selected of, of which the frame is; None: as selected.
@@ -77,7 +80,7 @@ class RowCodes:
     def __init__(
         self, metric: Metric, arrays: Callable[[], Sequence[Floats]] | None = None
     ) -> None:
-        self._metric, self._all = metric, arrays
+        self._metric, self._all, self.tell_enough = metric, arrays, True
         self._frame: Frame | None = None
         self._arrays: dict[tuple[int, int], _Coded] = {}
         self._lock = threading.Lock()

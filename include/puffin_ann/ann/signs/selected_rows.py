@@ -20,15 +20,23 @@ from puffin_ann.ann.exact.compared_rows import (
 )
 from puffin_ann.ann.exact.row_addresses import Chosen, RowAddresses
 from puffin_ann.ann.signs.row_codes import RowCodes
-from puffin_ann.ann.signs.sign_rows import ROWS_FOR_ONE, SignRows, are_soonest, size_of_signs
+from puffin_ann.ann.signs.sign_rows import (
+    ROWS_FOR_ONE,
+    SignRows,
+    are_soonest,
+    are_soonest_to_begin,
+    may_suit,
+    size_of_signs,
+)
 
 COPIED_BYTES = 16 << 20
 """What is copied at a time of rows that are coded, for a query that is compared with them as they
 are."""
 
-WORTH_THE_OTHER = 32
-"""Queries that are compared in the slower way before rows are brought into the form of the other:
-it takes about as long as that saves."""
+WORTH_SIGNS, WORTH_CODES = 32, 512
+"""Queries that are compared in the slower way before rows are brought into the form of the other,
+signs or codes of a byte a number: it takes about as long as that saves. Codes save a query of a
+batch half of what it takes by signs, or less."""
 
 TELLING = 0.1
 """Share of the rows that are measured, from which on signs tell too little."""
@@ -42,8 +50,9 @@ class SelectedRows:
     """Selected rows, in an order of their own; for several threads.
 
     They are brought into the form that suits who asks: of few queries, compared with many rows, by
-    the sign of each number; else by a byte a number where the machine multiplies bytes. Rows that
-    may be near are read where they lie. Elsewhere, if codes say nothing of one of them, and if
+    the sign of each number; else by a byte a number where the machine multiplies bytes. Where signs
+    are shared, they are the first form for more queries, too. Rows that may be near are read where
+    they lie. Elsewhere, if codes say nothing of one of them, and if
     there is no room for codes, they are copied side by side.
 
     Args:
@@ -65,7 +74,7 @@ class SelectedRows:
         self._signs: SignRows | None = None
         self._rows: ByteRows | ComparedRows | None = None
         self._may_be_signed = self._may_be_coded = True
-        self._had_signs = False
+        self._had_signs = self._is_told = False
         self._give_back: Callable[[], object] = lambda: None
         self._asked_otherwise, self._measured, self._by_signs = 0, 0, 0
         self._lock = threading.Lock()
@@ -116,6 +125,11 @@ class SelectedRows:
             k: neighbours.
             threads: to use.
         """
+        if len(queries) > TELLING_QUERIES and self._signs_may_tell_little(len(queries), k):
+            parts = np.split(queries, [TELLING_QUERIES])
+            answered = [self.nearest(part, k, threads=threads) for part in parts]
+            ids, distances = (np.concatenate(each) for each in zip(*answered, strict=True))
+            return ids, distances
         signs = self._signs_for(len(queries), k)
         if (signs is not None) != self._suits_signs(len(queries), k):
             self._asked_otherwise += len(queries)  # threads may lose one
@@ -137,10 +151,18 @@ class SelectedRows:
         if not self._may_be_signed:
             return False
         suits = self._suits_signs(queries, 1)
-        wanted, other = (self._signs, self._rows) if suits else (self._rows, self._signs)
-        if wanted is not None or other is None:
+        if self._signs is None and self._rows is None:
+            is_worth_trying = self._known is not None and self._known.tell_enough
+            are_first = are_soonest_to_begin if is_worth_trying else are_soonest
+            return are_first(len(self), self._addresses.dimension, queries)
+        if (self._signs if suits else self._rows) is not None:
             return suits
-        return suits == (self._asked_otherwise + queries >= WORTH_THE_OTHER)
+        worth = WORTH_SIGNS if suits else WORTH_CODES
+        return suits == (self._asked_otherwise + queries >= worth)
+
+    def _signs_may_tell_little(self, queries: int, k: int) -> bool:
+        """Tell whether so many queries are to be compared by signs of which no query told yet."""
+        return not self._is_told and self._signs_for(queries, k) is not None
 
     def _suits_signs(self, queries: int, k: int) -> bool:
         """Tell whether so many queries are answered soonest by signs, if these tell enough."""
@@ -219,17 +241,22 @@ class SelectedRows:
         share = self._measured / (self._by_signs * len(self))
         self._by_signs = self._measured = 0
         with self._lock:
-            is_shared = self._known is not None
-            if share <= (TELLING_ENOUGH if is_shared else TELLING) or signs is not self._signs:
+            if signs is not self._signs:
+                return
+            known = self._known
+            self._is_told = is_enough = share <= (TELLING if known is None else TELLING_ENOUGH)
+            if known is not None:
+                known.tell_enough = is_enough
+            if is_enough:
                 return
             # Relative to their own middle they may tell enough.
-            self._may_be_signed, self._known, self._signs = is_shared, None, None
+            self._may_be_signed, self._known, self._signs = known is not None, None, None
             self._give_back()
 
 
 def coding_when_gathered(rows: int, dimension: int, queries: int) -> tuple[Coding, Coding]:
     """Return the `codings` of rows once they are gathered for so many queries."""
-    if are_soonest(rows, dimension, queries):
+    if are_soonest_to_begin(rows, dimension, queries):
         return Coding.SIGNS, Coding.SIGNS
     before = coding_of_selected(rows, dimension, 0)
     return before, coding_of_selected(rows, dimension, queries)
@@ -249,7 +276,7 @@ def bytes_of_codes(rows: int, dimension: int) -> int:
 
 def _bytes_of_signs(rows: int, dimension: int) -> int:
     """Return the bytes of the signs that so many rows may have."""
-    return size_of_signs(rows, dimension) if are_soonest(rows, dimension, 1) else 0
+    return size_of_signs(rows, dimension) if may_suit(rows, dimension) else 0
 
 
 def _as_they_are(

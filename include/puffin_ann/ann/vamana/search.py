@@ -5,6 +5,7 @@ Whichever it is, the distances of the answers are measured on the rows as they a
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -208,13 +209,19 @@ class Searcher:
             deleted: as for `search`.
             threads: threads to use.
         """
-
-        def run(
-            batch: QueryBatch, stamp: Whole, past: Fields | None, sights: NDArray[np.float32]
-        ) -> Whole:
-            return search_packed(past or self._packed, tuple(batch), stamp, sieve, sights)
-
+        run = partial(self._run_sieving, sieve)
         return self.answering.sift(run, queries, k, widths=widths, deleted=deleted, threads=threads)
+
+    def _run_sieving(
+        self,
+        sieve: NDArray[np.uint8],
+        batch: QueryBatch,
+        stamp: Whole,
+        past: Fields | None,
+        sights: NDArray[np.float32],
+    ) -> Whole:
+        """Run as a `SiftingRun` does."""
+        return search_packed(past or self._packed, tuple(batch), stamp, sieve, sights)
 
     def expect(self, deleted: NDArray[np.uint8]) -> None:
         """Make at once what many searches with a mask are quicker by."""

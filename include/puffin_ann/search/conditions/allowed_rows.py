@@ -101,13 +101,13 @@ class AllowedRows:
         return worth_of_mask(self.share, self.sifted.near_short(self.share))
 
     @property
-    def sharing(self) -> int:
+    def sharing(self) -> float:
         """Queries among which it is dealt out to gather rows: they would have gained by that.
 
         Those are counted that asked so far, and as many that are to come: how long something has
         gone on is all there is to tell how long it will.
         """
-        return round(2 * (self.asked - self.settled))
+        return 2.0 * (self.asked - self.settled)
 
     def can_be_gathered(self, dimension: int) -> bool:
         """Tell whether they are few enough to be gathered, of vectors of some dimension."""

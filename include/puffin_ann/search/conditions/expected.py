@@ -13,6 +13,7 @@ from typing import NamedTuple
 from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.ann.exact.kernels_products import HAS_DOTS
 from puffin_ann.ann.signs.selected_rows import coding_when_gathered
+from puffin_ann.ann.signs.sign_rows import are_soonest_to_begin
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.paces import Work, learn
 
@@ -34,6 +35,10 @@ LEFT_OUT = 2.3e-9
 
 NUMBERS_THAT_TELL = 1 << 20
 """To copy fewer takes so little that whatever else the machine does decides it."""
+
+MOSTLY = 0.5
+"""Of rows that are gathered by their signs, the share with known ones from which on what it took is
+taken for what it takes to order them, not to code them."""
 
 
 class Expected(NamedTuple):
@@ -70,7 +75,7 @@ def of_gathered(
     before, after = coding or coding_when_gathered(rows, dimension, queries)
     is_made_now = before is not after and after in (Coding.SIGNS, Coding.DONE)
     if is_made_now and (HAS_DOTS or after is Coding.SIGNS):
-        once += ways.of_gathering(rows, dimension, queries, known)
+        once += ways.of_gathering(rows, dimension, known, by_signs=after is Coding.SIGNS)
     elif is_made_now:
         once += ways.CODED * rows * dimension
     if after is Coding.SIGNS:
@@ -111,7 +116,9 @@ def in_place(
 
 def gathering(rows: int, dimension: int, shards: int, queries: int, known: float = 0.0) -> float:
     """Return the seconds to gather rows of some shards; see `ways.of_gathering`."""
-    return shards * SHARD_COPIED + ways.of_gathering(rows, dimension, queries, known)
+    by_signs = are_soonest_to_begin(rows, dimension, queries)
+    once = ways.of_gathering(rows, dimension, known, by_signs=by_signs)
+    return shards * SHARD_COPIED + once
 
 
 def note_gathering(
@@ -128,4 +135,6 @@ def note_gathering(
         known: share of all rows whose signs had been known.
     """
     if rows * dimension >= NUMBERS_THAT_TELL:
-        learn(Work.GATHER, "", gathering(rows, dimension, shards, queries, known), seconds)
+        is_ordered = are_soonest_to_begin(rows, dimension, queries) and known > MOSTLY
+        work = Work.ORDER if is_ordered else Work.GATHER
+        learn(work, "", gathering(rows, dimension, shards, queries, known), seconds)

@@ -26,6 +26,7 @@ class Work(Enum):
     COMPARE = "compare"
     COMPARE_BY_SIGNS = "compare by signs"
     GATHER = "gather"
+    ORDER = "gather rows whose signs are known"
 
 
 _paces: dict[tuple[Work, str], float] = {}

@@ -15,7 +15,7 @@ from puffin_ann.ann.core.kernels_merge import leave_out
 from puffin_ann.ann.core.types import HORIZON, SEEN, THROUGH, Answers
 from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.ann.exact.kernels_products import HAS_DOTS
-from puffin_ann.ann.signs.sign_rows import are_soonest
+from puffin_ann.ann.signs.sign_rows import are_soonest_to_begin
 from puffin_ann.search.conditions.paces import LEAST_QUERIES, Work, pace
 
 
@@ -95,6 +95,11 @@ batch. `python -m benchmarks ways` does not print it."""
 
 CALLED_TO_COMPARE = 45e-6
 """The same where rows are compared where they lie; it is not printed, either."""
+
+CALLED_TO_SIFT = 50e-6
+"""Seconds that a call takes for its queries that are sifted, more than one that compares gathered
+rows: of four shards of 29,000 rows × 384, half of which may be answered, on an Intel. It is not
+printed, either."""
 
 WIDTH = {
     "vamana": Growing(Cost(0.39e-6, 0.45e-6), Cost(0.69e-6, 0.82e-6)),
@@ -183,10 +188,12 @@ def compared(
             With those that were answered otherwise so far among them, rows are gathered once that
             would have taken about as much as what was lost by not having gathered them.
         known: see `of_gathering`.
-        by_signs: whether rows that are gathered are compared so; None: as suits so many queries.
+        by_signs: whether rows are compared so; None: as suits so many queries that ask first.
     """
-    once = of_gathering(rows, dimension, queries, known) / max(1.0, sharing)
-    if are_soonest(rows, dimension, queries) if by_signs is None else by_signs:
+    if by_signs is None:
+        by_signs = are_soonest_to_begin(rows, dimension, queries)
+    once = of_gathering(rows, dimension, known, by_signs=by_signs) / max(1.0, sharing)
+    if by_signs:
         return of_signs(rows, dimension) + once
     return of_a_number(dimension, queries) * rows * dimension + once
 
@@ -196,19 +203,19 @@ def of_signs(rows: int, dimension: int) -> float:
     return pace(Work.COMPARE_BY_SIGNS) * BY_SIGNS.of(dimension, 1) * rows
 
 
-def of_gathering(rows: int, dimension: int, queries: int, known: float = 0.0) -> float:
-    """Return the seconds to bring rows into the form that suits so many queries at once.
+def of_gathering(rows: int, dimension: int, known: float = 0.0, *, by_signs: bool) -> float:
+    """Return the seconds to bring rows into the form that queries are compared with.
 
     Args:
         rows: as many.
         dimension: of their vectors.
-        queries: asked at once.
         known: share of all rows whose signs are known already.
+        by_signs: whether they are compared so.
     """
-    each = GATHERED * dimension
-    if are_soonest(rows, dimension, queries):
-        each = known * ORDERED + (1.0 - known) * SIGNED * each
-    return pace(Work.GATHER) * each * rows
+    each = pace(Work.GATHER) * GATHERED * dimension
+    if by_signs:
+        each = known * pace(Work.ORDER) * ORDERED + (1.0 - known) * SIGNED * each
+    return each * rows
 
 
 def compared_in_place(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.ann.exact.kernels_coding import BLOCK
 from puffin_ann.ann.exact.nearest_in import ROWS_WORTH_A_THREAD
-from puffin_ann.ann.signs.sign_rows import ROWS_FOR_A_THREAD
+from puffin_ann.ann.signs.sign_rows import threads_of
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.expected import ASKED, CALLED_FOR_GATHERED, SEARCHED
@@ -52,7 +52,8 @@ class Costs:
             queries: asked at once.
         """
         routing = self._routing
-        sifted = ways.walked(routing.algorithm, routing.dimension, wide, queries)
+        walked = ways.walked(routing.algorithm, routing.dimension, wide, queries)
+        sifted = walked + ways.CALLED_TO_SIFT / max(1, queries)
         return self._is_cheapest(sifted, self._others(share, allowed, queries), allowed, queries)
 
     def sifting_pays(
@@ -88,9 +89,8 @@ class Costs:
             allowed: see above.
             queries: see above.
         """
-        routing = self._routing
         gathered = self._compared(allowed, queries, math.inf)
-        sifted = ways.sifted(routing.algorithm, routing.dimension, *effort, queries)
+        sifted = self._listed(*effort, queries)
         others = min(self._others(self._near(allowed), allowed, queries)[1:])
         return min(1.0, max(0.0, sifted - gathered) / max(others - gathered, 1e-9))
 
@@ -167,10 +167,9 @@ class Costs:
             seconds: that it took.
         """
         algorithm, queries = self._routing.algorithm, widths.shape[1]
-        width, rows = widths.sum() / queries, k * np.count_nonzero(widths) / queries
-        cost = queries * ways.sifted(
-            algorithm, self._routing.dimension, float(width), float(rows), queries
-        )
+        wide = [width for width in widths.ravel().tolist() if width]  # few: NumPy takes longer
+        width, rows = sum(wide) / queries, k * len(wide) / queries
+        cost = queries * ways.sifted(algorithm, self._routing.dimension, width, rows, queries)
         if queries < LEAST_QUERIES and cost >= SECONDS_THAT_TELL:
             learn(Work.WALK_ALONE, algorithm, cost, seconds, STEP_ALONE)
 
@@ -179,7 +178,7 @@ class Costs:
     ) -> None:
         """Learn from a comparison of rows that were gathered before; see `note_walk`.
 
-        By signs few queries are compared at all, so one tells, too, if it takes long enough.
+        By signs single queries are compared, too, so one tells if it takes long enough.
         """
         if rows < ROWS_THAT_TELL:
             return
@@ -190,7 +189,7 @@ class Costs:
             used = max(1, min(threads, rows // ROWS_WORTH_A_THREAD))
             note(Work.COMPARE, "", cost, used * seconds, queries)
         elif cost >= SECONDS_THAT_TELL:
-            used = max(1, min(threads, rows // ROWS_FOR_A_THREAD))
+            used = threads_of(rows, queries, threads)
             learn(Work.COMPARE_BY_SIGNS, "", cost, used * seconds, STEP_ALONE)
 
     def _all_compared(self, allowed: AllowedRows, queries: int) -> float:
@@ -221,9 +220,13 @@ class Costs:
         self, width: float, rows: float, allowed: AllowedRows, queries: int, other: float
     ) -> float:
         """Return the seconds of a query that is sifted, and if it is left short takes others."""
+        return self._listed(width, rows, queries) + allowed.sifted.short_share * other
+
+    def _listed(self, width: float, rows: float, queries: int) -> float:
+        """Return the seconds of a query that is sifted, whatever is found."""
         routing = self._routing
         sifted = ways.sifted(routing.algorithm, routing.dimension, width, rows, queries)
-        return sifted + allowed.sifted.short_share * other
+        return sifted + ways.CALLED_TO_SIFT / max(1, queries)
 
     def _is_cheapest(
         self, sifted: float, others: tuple[float, float, float], allowed: AllowedRows, queries: int
@@ -248,7 +251,7 @@ class Costs:
         if allowed.gathered is not None:
             return False
         once = self._compared(allowed, queries, 1.0) - gathered
-        before = max(0, allowed.sharing - 2 * queries)
+        before = max(0.0, allowed.sharing - 2 * queries)
         return before * (rest - gathered) + 2 * queries * (sifted - gathered) < once
 
     def _others(

@@ -9,6 +9,8 @@ from puffin_ann.search.conditions.sifted import Sifted
 from puffin_ann.search.conditions.ways import TRIED_SHARE, tried
 from puffin_ann.search.merge import Source
 
+_ALL_OF_ONE = np.ones(1, np.bool_)
+
 Sift = Callable[[NDArray[np.bool_], float], tuple[list[Source], NDArray[np.bool_]]]
 """(queries to sift, (q,) bool, and the share of the rows near them to expect that may be answered)
 -> sources of all queries, and which have enough, (q,) bool."""
@@ -37,6 +39,10 @@ def sift_first(
     turns = 0 if is_paying else sifted.take_turn(len(queries))
     if not (is_paying or turns):
         return search(queries)
+    if len(queries) == 1:  # most of a query alone is what is done beside the search
+        found, enough = sift(_ALL_OF_ONE, _expect(sifted, share, is_paying=is_paying))
+        sifted.add(enough)
+        return found if enough[0] else search(queries)
     sources: list[Source] = []
     left = np.ones(len(queries), np.bool_)
     first = tried(len(queries)) if is_paying else turns
@@ -45,9 +51,7 @@ def sift_first(
             break
         if part.start and not (is_paying := pays()):
             break
-        expected = sifted.near(share) if is_paying else max(share, TRIED_SHARE)
-        if is_paying:
-            sifted.pay()
+        expected = _expect(sifted, share, is_paying=is_paying)
         asked = np.zeros(len(queries), np.bool_)
         asked[part] = True
         found, enough = sift(asked, expected)
@@ -62,6 +66,14 @@ def sift_first(
     if left.any():
         sources += [_spread(source, left) for source in search(queries[left])]
     return sources
+
+
+def _expect(sifted: Sifted, share: float, *, is_paying: bool) -> float:
+    """Return the share of the rows near queries to expect, and note it where to sift pays."""
+    if not is_paying:
+        return max(share, TRIED_SHARE)
+    sifted.pay()
+    return sifted.near(share)
 
 
 def _only(source: Source, kept: NDArray[np.bool_]) -> Source:

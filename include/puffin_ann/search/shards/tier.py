@@ -185,7 +185,7 @@ class ShardTier:
 
         It is None where too few rows are found so: other shards than those probed must answer, too.
         """
-        sources, touched = [few.source], int(np.count_nonzero(few.widths.max(axis=1)))
+        sources, touched = [few.source], few.touched
         if few.is_part:
             few.widths[self._few.numbers] = 0
             sources += self._probe(queries, k, few.widths.T, None)

@@ -413,7 +413,7 @@ def test_who_would_gain_nothing_has_no_part_in_copying_rows(words, monkeypatch, 
     enough = queries - round(allowed.sifted.short)
     assert enough > 0
     assert (allowed.asked, allowed.settled) == (queries, (1 - gain) * enough)
-    assert allowed.sharing == round(2 * (queries - allowed.settled))
+    assert allowed.sharing == 2 * (queries - allowed.settled)
 
 
 def test_a_search_by_a_condition_goes_on_without_a_damaged_shard(words):

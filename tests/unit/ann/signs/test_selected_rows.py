@@ -14,9 +14,11 @@ from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.ann.exact.kernels_products import HAS_DOTS
 from puffin_ann.ann.exact.row_addresses import RowAddresses
 from puffin_ann.ann.signs import selected_rows, sign_rows
+from puffin_ann.ann.signs.row_codes import RowCodes
 from puffin_ann.ann.signs.selected_rows import (
     TELLING_QUERIES,
-    WORTH_THE_OTHER,
+    WORTH_CODES,
+    WORTH_SIGNS,
     SelectedRows,
     bytes_of,
 )
@@ -156,10 +158,19 @@ def asked_of(rows, count):
 
 
 @pytest.mark.usefixtures("few_are_many")
-def test_few_queries_are_compared_by_signs_and_many_by_codes():
+def test_few_queries_are_compared_by_signs_and_many_by_codes(monkeypatch):
+    monkeypatch.setattr(selected_rows, "TELLING_ENOUGH", 1.0)
     parts, order, rows = drawn(7, [3000], 96)
-    for queries, form in ((1, "signs"), (sign_rows.FEW, "signs"), (100, "codes")):
-        selected = SelectedRows(parts, METRICS["l2"], order)
+    few, begin, known = sign_rows.FEW, sign_rows.FEW_TO_BEGIN, RowCodes(METRICS["l2"])
+    for shared, queries, form in (
+        (None, 1, "signs"),
+        (None, few, "signs"),
+        (None, few + 1, "codes"),
+        (known, 1, "signs"),
+        (known, begin, "signs"),
+        (known, begin + 1, "codes"),
+    ):
+        selected = SelectedRows(parts, METRICS["l2"], order, shared)
         before, after = selected.codings(queries)
         selected.prepare(queries, 5)
         assert form_of(selected) == form
@@ -177,8 +188,8 @@ def test_the_other_form_is_made_once_enough_have_asked_for_it(monkeypatch):
     monkeypatch.setattr(selected_rows, "TELLING", 1.0)
     parts, order, rows = drawn(8, [3000], 96)
     selected = SelectedRows(parts, METRICS["l2"], order)
-    selected.nearest(asked_of(rows, 100), 5)
-    for _ in range(WORTH_THE_OTHER - 1):
+    selected.nearest(asked_of(rows, sign_rows.FEW_TO_BEGIN + 1), 5)
+    for _ in range(WORTH_SIGNS - 1):
         selected.nearest(asked_of(rows, 1), 5)
         assert form_of(selected) == "codes"
     size = selected.size
@@ -190,7 +201,7 @@ def test_the_other_form_is_made_once_enough_have_asked_for_it(monkeypatch):
     selected = SelectedRows(parts, METRICS["l2"], order)
     selected.nearest(asked_of(rows, 1), 5)
     several = sign_rows.FEW + 1
-    for _ in range((WORTH_THE_OTHER - 1) // several):
+    for _ in range((WORTH_CODES - 1) // several):
         selected.nearest(asked_of(rows, several), 5)
         assert form_of(selected) == "signs"
     selected.nearest(asked_of(rows, several), 5)
@@ -248,15 +259,15 @@ def test_where_only_signs_have_room_whoever_signs_are_not_made_for_is_answered_e
     selected.nearest(asked_of(rows, 1), 5)
     assert form_of(selected) == "signs"
     for _ in range(2):
-        found = selected.nearest(asked_of(rows, 100), 5)
-        assert_same(found, brute_force.search(asked_of(rows, 100), rows, 5, "l2"))
+        found = selected.nearest(asked_of(rows, WORTH_CODES), 5)
+        assert_same(found, brute_force.search(asked_of(rows, WORTH_CODES), rows, 5, "l2"))
         assert form_of(selected) == "signs"
     monkeypatch.setattr(compared_rows, "_ROOM", type(compared_rows._ROOM)())
-    selected.nearest(asked_of(rows, 100), 5)
+    selected.nearest(asked_of(rows, WORTH_CODES), 5)
     assert form_of(selected) == "signs"
     monkeypatch.setenv("PUFFIN_ANN_CODES_MAX_BYTES", str(1 << 30))
     settings_of.cache_clear()
-    selected.nearest(asked_of(rows, 100), 5)
+    selected.nearest(asked_of(rows, WORTH_CODES), 5)
     assert form_of(selected) == "both"
     assert selected.size == bytes_of(len(rows), 96)
 
@@ -274,3 +285,39 @@ def test_what_fits_before_rows_are_prepared_fits_after(monkeypatch):
     selected.prepare(1, 5)
     assert form_of(selected) == "signs"
     assert selected.size <= before
+
+
+@pytest.mark.usefixtures("few_are_many")
+def test_the_first_of_a_batch_tell_whether_shared_signs_are_worth_it(monkeypatch):
+    parts, order, rows = drawn(7, [3000], 96)
+    known, queries = RowCodes(METRICS["l2"]), asked_of(rows, 100)
+    monkeypatch.setattr(selected_rows, "TELLING_ENOUGH", 1.0)
+    selected = SelectedRows(parts, METRICS["l2"], order, known)
+    ids, distances = selected.nearest(queries, 5)
+    assert (form_of(selected), known.tell_enough) == ("signs", True)
+    assert ids[:, 0].tolist() == list(range(100))
+    np.testing.assert_array_equal(distances, METRICS["l2"].pair_distances(queries, rows, ids))
+
+    monkeypatch.setattr(selected_rows, "TELLING_ENOUGH", 0.0)
+    selected = SelectedRows(parts, METRICS["l2"], order, known)
+    ids, _ = selected.nearest(queries, 5)
+    assert (form_of(selected), known.tell_enough) == ("codes", False)
+    expected = brute_force.search(queries, rows, 5, "l2")[0]
+    np.testing.assert_array_equal(ids[TELLING_QUERIES:], expected[TELLING_QUERIES:])
+
+    again = SelectedRows(parts, METRICS["l2"], order, known)
+    again.nearest(queries, 5)
+    assert (form_of(again), known.tell_enough) == ("codes", False)
+    again = SelectedRows(parts, METRICS["l2"], order, known)
+    monkeypatch.setattr(selected_rows, "TELLING_ENOUGH", 1.0)
+    for _ in range(TELLING_QUERIES):
+        again.nearest(queries[:1], 5)
+    assert known.tell_enough
+
+
+def test_threads_share_a_batch_that_takes_longer_than_to_have_them_look():
+    assert sign_rows.threads_of(100_000, 1, 4) == 1
+    assert sign_rows.threads_of(100_000, 100, 4) == 4
+    assert sign_rows.threads_of(20_000, 1000, 4) == 1
+    assert sign_rows.threads_of(1_000_000, 1, 4) == 4
+    assert sign_rows.threads_of(10, 1, 4) == 1

@@ -9,6 +9,8 @@ from puffin_ann.search.conditions.paces import STEP, Work, pace
 
 ROWS, DIMENSION = 20_000, 100
 NUMBERS = ROWS * DIMENSION
+MANY = 1000
+"""Queries at once that rows are coded for by a byte a number, before any others asked."""
 LATER, DONE, SIGNS = Coding.LATER, Coding.DONE, Coding.SIGNS
 
 
@@ -56,8 +58,8 @@ def test_rows_whose_signs_are_known_are_gathered_in_less_time():
     none, half, all_ = (expected.gathering(ROWS, DIMENSION, 4, 1, part) for part in (0, 0.5, 1))
     assert none - half == pytest.approx(half - all_)
     assert all_ < 0.5 * none
-    assert expected.gathering(ROWS, DIMENSION, 4, 99, 1) == expected.gathering(
-        ROWS, DIMENSION, 4, 99, 0
+    assert expected.gathering(ROWS, DIMENSION, 4, MANY, 1) == expected.gathering(
+        ROWS, DIMENSION, 4, MANY, 0
     )
 
 
@@ -89,13 +91,26 @@ def test_rows_in_place_are_coded_once_and_those_between_are_passed():
 
 def test_what_gathering_took_is_learned_and_counts_in_the_choice():
     def costs():
-        return ways.compared(ROWS, DIMENSION, 99, 1.0), expected.gathering(ROWS, DIMENSION, 4, 99)
+        gathering = expected.gathering(ROWS, DIMENSION, 4, MANY)
+        return ways.compared(ROWS, DIMENSION, MANY, 1.0), gathering
 
     before = costs()
     few = expected.NUMBERS_THAT_TELL // DIMENSION
-    expected.note_gathering(few, DIMENSION, 4, 99, 1.0)
+    expected.note_gathering(few, DIMENSION, 4, MANY, 1.0)
     assert pace(Work.GATHER) == 1.0
-    expected.note_gathering(ROWS, DIMENSION, 4, 99, 1.0)
+    expected.note_gathering(ROWS, DIMENSION, 4, MANY, 1.0)
     assert pace(Work.GATHER) == STEP
     more = (STEP - 1) * ways.GATHERED * NUMBERS
     assert costs() == pytest.approx([cost + more for cost in before])
+
+
+def test_gathering_rows_whose_signs_are_known_is_learned_apart():
+    rows, dimension = 100_000, 128
+    made = expected.gathering(rows, dimension, 4, 1, 0.0)
+    expected.note_gathering(rows, dimension, 4, 1, 1.0, 0.9)
+    assert (pace(Work.ORDER), pace(Work.GATHER)) == (STEP, 1.0)
+    assert expected.gathering(rows, dimension, 4, 1, 0.0) == made
+    by_bytes = expected.gathering(rows, dimension, 4, MANY, 0.9)
+    expected.note_gathering(rows, dimension, 4, MANY, 1.0, 0.9)
+    assert (pace(Work.ORDER), pace(Work.GATHER)) == (STEP, STEP)
+    assert expected.gathering(rows, dimension, 4, MANY, 0.9) > by_bytes

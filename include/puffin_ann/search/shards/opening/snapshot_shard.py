@@ -183,23 +183,7 @@ class SnapshotShard:
         self.is_untouched = False
         excluded = self.allowed(allowed).excluded
 
-        def ask(
-            some: NDArray[np.float32], wide: NDArray[np.int64]
-        ) -> tuple[Answers, NDArray[np.float32]]:
-            searcher, found = packed_searcher_of(self.loaded.engine), None
-            if searcher is not None:
-                deleted = None if self._deleted is None else self._deleted.view(np.uint8)
-                sieve = excluded.view(np.uint8)
-                found = searcher.sift(
-                    some, k, widths=wide, sieve=sieve, deleted=deleted, threads=threads
-                )
-            if found is None:
-                near = self.loaded.engine.search(
-                    some, many, width=wide, deleted=self._deleted, threads=threads
-                )
-                found = ways.sift(near, excluded, many, k)
-            return found
-
+        ask = partial(self._sift, k=k, threads=threads, excluded=excluded, many=many)
         asking = widths.nonzero()[0]
         if len(asking) == len(queries):
             return ask(queries, widths)
@@ -208,6 +192,29 @@ class SnapshotShard:
         sights = np.tile(UNASKED, (len(queries), 1))
         ids[asking], distances[asking], sights[asking] = some_ids, some_distances, some_sights
         return (ids, distances), sights
+
+    def _sift(
+        self,
+        queries: NDArray[np.float32],
+        widths: NDArray[np.int64],
+        k: int,
+        threads: int,
+        excluded: NDArray[np.bool_],
+        many: int,
+    ) -> tuple[Answers, NDArray[np.float32]]:
+        """Do what `sift` does of queries that each have a width; (n,) bool are excluded."""
+        searcher, found = packed_searcher_of(self.loaded.engine), None
+        dead = None if self._deleted is None else self._deleted.view(np.uint8)
+        if searcher is not None:
+            sieve = excluded.view(np.uint8)
+            found = searcher.sift(
+                queries, k, widths=widths, sieve=sieve, deleted=dead, threads=threads
+            )
+        if found is None:
+            engine = self.loaded.engine
+            near = engine.search(queries, many, width=widths, deleted=dead, threads=threads)
+            found = ways.sift(near, excluded, many, k)
+        return found
 
     def nearest(
         self,

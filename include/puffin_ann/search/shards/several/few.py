@@ -50,6 +50,11 @@ class Few(NamedTuple):
     is_part: bool
     seconds: float
 
+    @property
+    def touched(self) -> int:
+        """Shards that any query is to be searched in."""
+        return sum(map(any, self.widths.tolist()))  # few: NumPy takes longer
+
 
 class FewQueries:
     """Graphs of packed nodes, to be asked a few queries; safe for several threads.
