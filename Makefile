@@ -131,7 +131,7 @@ test-e2e-kills: $(KERNELS) ## Kill the tasks, workers and Spark jobs of refreshe
 	@$(PYTEST) $(KILLS)
 
 test-browser: $(KERNELS) ## Try the page of indexes in Chromium, if there is one, as users with and without rights; SCREENSHOTS=1 writes those of the documentation
-	@SCREENSHOTS=$(SCREENSHOTS) $(PYTEST) tests/browser
+	@SCREENSHOTS=$(SCREENSHOTS) $(PYTEST) $(SIDE_BY_SIDE) tests/browser
 
 test-matrix: $(READY) ## Install the wheel beside other Airflows, Sparks and Pythons, try it there, and write docs/compatibility.md; ONLY=a,b for some
 	@UV=$(UV) PYTHON=$(PYTHON) PYTHON_NEWEST=$(PYTHON_NEWEST) $(BIN)/python -m tests.matrix

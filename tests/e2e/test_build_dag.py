@@ -9,10 +9,9 @@ import pytest
 from puffin_ann import open_index
 from puffin_ann.lifecycle.report.status import status
 from tests.support.airflow.airflow_stage import QUERIES
+from tests.support.params import long_but_first
 
 K = 10
-OTHERS = "l2", "cosine"
-"""Metrics that `make test-e2e` builds by, too: the DAG is the same by any."""
 TARGET, LEAST = 0.95, 0.9
 """Recall that is declared, measured with some queries, and that others must find at least."""
 
@@ -44,9 +43,7 @@ spark: {{conf: {{spark.ui.enabled: "false", spark.driver.memory: 1g}}}}
 """
 
 
-@pytest.mark.parametrize(
-    "metric", [*(pytest.param(each, marks=pytest.mark.long) for each in OTHERS), "ip"]
-)
+@pytest.mark.parametrize("metric", long_but_first(["ip", "l2", "cosine"]))
 def test_an_index_built_by_the_dag_answers_as_brute_force_does(
     stage, words, vectors, queries, metric, request
 ):

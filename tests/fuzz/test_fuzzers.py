@@ -10,7 +10,7 @@ import pytest
 from tests.support.paths import FUZZ, ROOT
 
 FUZZERS = [path for path in sorted(FUZZ.glob("fuzz_*.py")) if "atheris" in path.read_text()]
-RUNS = 2_500
+RUNS = 1_500
 
 pytestmark = pytest.mark.slow
 

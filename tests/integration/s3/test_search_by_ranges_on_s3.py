@@ -20,6 +20,7 @@ from puffin_ann.search.version import index_files, index_version
 from puffin_ann.settings import settings
 from tests.support.falsified.damage import forget_cache, report
 from tests.support.lifecycle import builds, refreshes
+from tests.support.params import long_but_first
 from tests.support.servers.object_store import BUCKET, client, properties
 
 ROWS = 3_000
@@ -239,7 +240,7 @@ def with_a_delta(words, monkeypatch, least_bytes):
     forget_cache()
 
 
-@pytest.mark.parametrize("least_bytes", [0, 8 << 20])
+@pytest.mark.parametrize("least_bytes", long_but_first([0, 8 << 20]))
 def test_deltas_and_small_shards_are_brought_while_ranges_are_read(
     lake, words_on_s3, monkeypatch, least_bytes
 ):
@@ -255,7 +256,7 @@ def test_deltas_and_small_shards_are_brought_while_ranges_are_read(
     assert lake.rounds() <= 3
 
 
-@pytest.mark.parametrize("least_bytes", [0, 8 << 20])
+@pytest.mark.parametrize("least_bytes", long_but_first([0, 8 << 20]))
 def test_what_is_brought_is_what_shards_brought_one_by_one_answer(
     lake, words_on_s3, monkeypatch, least_bytes
 ):
@@ -294,7 +295,7 @@ def test_what_is_wrong_with_shards_brought_together_is_told(
     assert len(found) == 5
 
 
-@pytest.mark.parametrize("least_bytes", [0, 8 << 20])
+@pytest.mark.parametrize("least_bytes", long_but_first([0, 8 << 20]))
 def test_an_answer_of_codes_alone_takes_four_round_trips(
     words_on_s3, proxy, monkeypatch, least_bytes
 ):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.params import long_but_first
 from tests.support.paths import ROOT
 
 HEAVY = {"pyspark", "numba", "numpy", "pandas", "pyarrow", "pyiceberg", "hnswlib", "scipy"}
@@ -177,9 +178,7 @@ def test_two_hundred_declarations_parse_in_three_times_what_airflow_takes_alone(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind", [KINDS[0], *(pytest.param(kind, marks=pytest.mark.long) for kind in KINDS[1:])]
-)
+@pytest.mark.parametrize("kind", long_but_first(KINDS))
 def test_the_parse_of_a_task_builds_its_own_dag_only(kind, two_hundred, plain, in_new_process):
     found = in_new_process(
         PARSE_MANY, DAG_FILE, plain, _AIRFLOW_PARSING_CONTEXT_DAG_ID=f"ann_{kind}_words_007"

@@ -17,6 +17,7 @@ from puffin_ann.cli.progress import PUBLISH, steps
 from puffin_ann.cli.variables import misspelled_settings
 from puffin_ann.errors import ConflictError
 from puffin_ann.lifecycle.runs import in_process
+from tests.support.params import long_but_first
 from tests.support.paths import ROOT
 
 HERE = "tests/unit/cli/test_main.py"
@@ -113,7 +114,7 @@ def test_modules_that_start_the_command_line_show_the_name_of_the_program(module
     assert "Try 'puffin-ann --help'" in told
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("unbuffered", long_but_first(["", "1"]))
 @pytest.mark.parametrize(
     "arguments",
     ["--help", "--version", "size --rows 9 --dim 9", "size --rows 9 --dim 9 --json"],

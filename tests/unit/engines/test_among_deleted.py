@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.support.indexes.shard_checks import assert_answers_are_sound, nearest, opened, recall
+from tests.support.params import long_but_first
 
 ROWS, DIMENSION, CLUSTERS, K = 9000, 96, 15, 10
 SHARDS = {
@@ -46,7 +47,7 @@ def test_as_much_is_found_from_within_a_deleted_cluster_as_elsewhere(name, tmp_p
 
 
 @pytest.mark.parametrize("name", SHARDS)
-@pytest.mark.parametrize("metric", ["l2", "cosine"])
+@pytest.mark.parametrize("metric", long_but_first(["l2", "cosine"]))
 def test_what_many_searches_are_quicker_by_finds_as_much_among_deleted_rows(name, metric, tmp_path):
     """Lists that lead past deleted rows told no search that it began among them."""
     algorithm, parameters = SHARDS[name]

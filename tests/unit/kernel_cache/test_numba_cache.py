@@ -17,6 +17,7 @@ from puffin_ann.kernel_cache.kernel_files import RUNTIME, SUFFIX
 from puffin_ann.kernel_cache.kernel_folders import Places
 from puffin_ann.kernel_cache.simd_levels import common_processor
 from puffin_ann.settings import simd_level
+from tests.support.params import long_but_first
 
 RUN = """
 import sys
@@ -81,7 +82,7 @@ def planted(path: Path, marker: Path) -> None:
         parent.chmod(0o777)
 
 
-@pytest.mark.parametrize("how", ["temporary", "configured", "of Numba"])
+@pytest.mark.parametrize("how", long_but_first(["temporary", "configured", "of Numba"]))
 def test_kernels_that_another_user_may_have_planted_are_never_loaded(open_folder, how):
     shared, marker = open_folder / "shared", open_folder / "marker"
     place = {

@@ -14,6 +14,7 @@ from puffin_ann.search.row_by_key import vector_of_row
 from tests.support.lake.tables import delete_equal, delete_positions
 from tests.support.lifecycle import builds
 from tests.support.lifecycle.refreshes import QUERIES, declared, roll_back
+from tests.support.params import long_but_first
 
 
 class Upserted:
@@ -108,7 +109,7 @@ def step(upserted, random, at):
 
 
 @pytest.mark.parametrize("algorithm", ["exact", "vamana", "centroid"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", long_but_first(range(4)))
 def test_random_upserts_are_answered_right_before_and_after_refreshes(words, algorithm, seed):
     random = Random(seed)
     declaration = declared(algorithm, refresh={"delta_ratio": 0.5})

@@ -37,7 +37,7 @@ def test_killed_before_events_all_over_a_refresh_it_ends_published_once(life):
     assert whole.code == 0
     assert whole.events > 10
     # The last ones are the commit and what follows it: there a retry must not publish again.
-    last = range(whole.events - 5, whole.events + 1, 2)
+    last = range(whole.events - 3, whole.events + 1, 2)
     spread = np.linspace(2, whole.events - 6, 2).astype(int).tolist()
     killed = [life.survive_refresh(event=event) for event in [*spread, *last]]
     # Changes of columns are written where deltas are not merged, which the moments decide.

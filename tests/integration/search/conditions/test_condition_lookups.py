@@ -22,6 +22,7 @@ from puffin_ann.settings import settings
 from tests.support.lake.conditions import a_condition
 from tests.support.lake.tables import delete_positions
 from tests.support.lifecycle import builds, refreshes
+from tests.support.params import long_but_first
 
 QUERY = np.random.default_rng(5).normal(size=builds.DIMENSION).astype(np.float32)
 VALUES = {
@@ -297,7 +298,7 @@ def assert_found_alike(table, random, snapshot_id=None):
         assert ids_of(index, where) == expected
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", long_but_first(range(3)))
 def test_rows_are_found_as_ever_through_any_history(items, seed):
     random, declaration = Random(seed), refreshes.declared("vamana", **INCLUDED)
     for step in range(8):

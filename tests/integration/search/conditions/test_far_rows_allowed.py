@@ -12,6 +12,7 @@ from puffin_ann import open_index
 from puffin_ann.ann.exact import brute_force
 from puffin_ann.search.conditions.ways import Way
 from tests.support.lifecycle import builds
+from tests.support.params import long_but_first
 from tests.support.paths import SAMPLE
 
 ROWS, QUERIES, K, TARGET = 30_000, 60, 10, 0.95
@@ -62,7 +63,7 @@ def test_answers_to_queries_far_from_what_is_allowed_are_no_fewer_of_the_nearest
 
 
 @pytest.mark.parametrize("algorithm", ["vamana", "hnsw"])
-@pytest.mark.parametrize("at_once", [1, 7])
+@pytest.mark.parametrize("at_once", long_but_first([7, 1]))
 def test_among_clusters_of_which_the_nearest_is_not_allowed_the_first_queries_find_the_next(
     catalog, algorithm, at_once
 ):

@@ -33,6 +33,7 @@ from puffin_ann.search.included.lookups import LOOKUPS
 from tests.support.lake.conditions import a_condition
 from tests.support.lake.tables import delete_positions
 from tests.support.lifecycle import builds, refreshes
+from tests.support.params import long_but_first
 
 QUERIES = np.random.default_rng(5).normal(size=(3, builds.DIMENSION)).astype(np.float32)
 VALUES = {
@@ -226,7 +227,7 @@ def test_prices_updated_each_hour_are_answered_as_they_are_and_no_graph_is_touch
         assert_right(table, entry.snapshot_id, conditions=1, seed=hour)
 
 
-@pytest.mark.parametrize("algorithm", ["vamana", "ivf_pq"])
+@pytest.mark.parametrize("algorithm", long_but_first(["vamana", "ivf_pq"]))
 def test_included_values_are_those_of_the_table_through_any_history(items, algorithm):
     table, random = items, Random(algorithm)
     declaration = refreshes.declared(algorithm, **INCLUDED)

@@ -23,6 +23,7 @@ from puffin_ann.lifecycle.runs.evaluate import plan_evaluation
 from puffin_ann.search.row_by_key import vector_of_row
 from puffin_ann.search.version.versions import require_versions
 from tests.support.lifecycle import builds, refreshes
+from tests.support.params import long_but_first
 
 QUERIES = np.random.default_rng(3).normal(size=(2, builds.DIMENSION)).astype(np.float32)
 EXPLAINED = {"explain": True}
@@ -341,7 +342,7 @@ class History:
         builds.assert_answers_are(index, read(self.table, at, schema, [called]), QUERIES, 4)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", long_but_first([1, 2, 3]))
 def test_random_histories_of_names_never_answer_by_another_column(two, seed):
     history = History(two, seed)
     for _ in range(14):

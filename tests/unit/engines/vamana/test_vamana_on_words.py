@@ -11,6 +11,7 @@ from tests.support.indexes.shard_checks import (
     opened,
     recall,
 )
+from tests.support.params import long_but_first
 from tests.support.paths import SAMPLE
 
 ROWS = 10_000
@@ -23,9 +24,7 @@ def words():
 
 
 @pytest.mark.parametrize("beam", ["full", "pq", "edges"])
-@pytest.mark.parametrize(
-    "metric", ["cosine", *(pytest.param(metric, marks=pytest.mark.long) for metric in ("l2", "ip"))]
-)
+@pytest.mark.parametrize("metric", long_but_first(["cosine", "l2", "ip"]))
 def test_recall_of_words(words, metric, beam, tmp_path):
     vectors, queries = words[:ROWS], words[ROWS : ROWS + 300]
     shard = opened("vamana", vectors, tmp_path, metric=metric, beam=beam)

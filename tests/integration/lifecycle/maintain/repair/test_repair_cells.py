@@ -28,10 +28,10 @@ from tests.support.falsified.damage import corrupt, damaged, forget_cache, repor
 from tests.support.indexes.tagged_versions import later
 from tests.support.lake.tables import delete_positions
 from tests.support.lifecycle import builds, refreshes
+from tests.support.params import long_but_first
 
 QUERIES = refreshes.QUERIES
 SHARDED = {"publish": "tag", "shards": 4, "partitions_per_shard": 2}
-METRIC = pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
 
 
 def declared(algorithm="exact", **changes):
@@ -115,7 +115,7 @@ def assert_cover(table, index, cells):
     assert int(cells.rows.sum()) == sum(s.rows for s in routing.shards if s.kind == "graph")
 
 
-@METRIC
+@pytest.mark.parametrize("metric", long_but_first(["l2", "cosine", "ip"]))
 def test_the_doctor_makes_them_again(words, form, metric):
     declaration = declared(metric=metric)
     before = built(words, declaration)
