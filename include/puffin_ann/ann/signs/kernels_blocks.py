@@ -23,10 +23,13 @@ from puffin_ann.numba_kernels import kernel
 F32, U32, U64 = np.float32, np.uint32, np.uint64
 
 TAIL_BYTES = 4 * BLOCK
-"""Behind the codes of a block: 32 squares and 32 factors, of two bytes."""
+"""Behind the codes of a block: 32 offsets and 32 factors, of two bytes."""
 
 _NOTHING = np.uint16(0x7F80)
-"""The upper half of infinity: the square of a row that there is not."""
+"""The upper half of infinity: the offset of a row that there is not."""
+
+_SIZE = np.uint16(0x7FFF)
+"""All bits but the sign."""
 
 _BLOCK, _AHEAD, _LANES = U64(BLOCK), U64(AHEAD), U64(16)
 _numbers, _rows = numbers_at(types.float32), rows_at(types.float32)
@@ -79,7 +82,10 @@ def code_rows(
     places: NDArray[np.int64],
     records: NDArray[np.uint8],
 ) -> None:
-    """Write the record of each of some rows: its codes, its square and its factor.
+    """Write the record of each of some rows: its codes, its offset and its factor.
+
+    The offset is what does not depend on the query: of a row r relative to the origin o, ‖r‖², or
+    by inner product -2 · ⟨r, o⟩.
 
     Args:
         metric: code.
@@ -119,9 +125,26 @@ def code_rows(
             for group in range(U64(0), wide >> U64(4)):
                 halves[at + U64(2) * group] = codes[group * _BLOCK]
                 halves[at + U64(2) * group + U64(1)] = codes[group * _BLOCK] >> U64(16)
-        # A square is cut off, so that no bound is too great for it.
-        halves[at + length - U64(2)] = U64(F32(total).view(np.uint32)) >> U64(16)
+        if metric == IP:
+            total = _along(numbers, frame.origin)
+        halves[at + length - U64(2)] = _below(total)
         halves[at + length - U64(1)] = in_two_bytes(factor)
+
+
+@kernel()
+def _along(numbers: NDArray[np.float32], origin: NDArray[np.float32]) -> np.float32:
+    """Return -2 · ⟨x - o, o⟩; both have zeros behind the numbers of x."""
+    along = 0.0
+    for z in range(len(numbers)):
+        along += (np.float64(numbers[z]) - np.float64(origin[z])) * np.float64(origin[z])
+    return F32(-2.0 * along)
+
+
+@kernel()
+def _below(number: np.float32) -> np.uint16:
+    """Return the upper half of the greatest number of two bytes that is no greater: bounds hold."""
+    bits = U64(F32(number).view(np.uint32))
+    return np.uint16((bits + U64(0xFFFF) * (bits >> U64(31))) >> U64(16))
 
 
 @kernel()
@@ -213,11 +236,12 @@ def pack_blocks(
                 for group in range(groups):
                     outer = U32(record[U64(2) * group + U64(1)])
                     codes[group * _BLOCK + i] = U32(record[U64(2) * group]) | outer << U32(16)
-            square = record[length - U64(2)]
-            greatest = max(greatest, square)
-            halves[tail + i] = np.uint16(0) if metric == IP else square
+            halves[tail + i] = record[length - U64(2)]
             halves[tail + _BLOCK + i] = record[length - U64(1)]
+            greatest = max(greatest, record[length - U64(1 if metric == IP else 2)] & _SIZE)
         pack_codes(codes, wide, bits, packed, at)
     if greatest >= _NOTHING:
         return np.inf
-    return np.float64(U32(U32(greatest + U64(1)) << U32(16)).view(np.float32))
+    most = np.float64(U32(U32(greatest + U64(1)) << U32(16)).view(np.float32))
+    # A factor is -2 · ‖r‖² / ⟨u, r⟩, and no number of u is more than `OUTER`.
+    return most * most * np.float64(wide) if metric == IP else most

@@ -6,6 +6,9 @@ is f · ‖q‖ · ‖u‖ · √((1 - c²) / w) over w numbers, where c is the 
 Long, SIGMOD 2024). What f · ‖q‖ is multiplied with is close to `SPREADS` for nearly every row once
 it is rotated. So `DEVIATIONS` of these are what an estimate is off at most, but for one in hundreds
 of those that lie as far as the last answer.
+
+By inner product a query is not in the frame of its own accord. It is divided by a number that
+brings it near the origin (`_multiple`), since the error grows with how far from there it is.
 """
 
 import numpy as np
@@ -60,6 +63,10 @@ LEAST = 1e-37
 SHORTEST, LONGEST = 1e-24, 1e24
 """Squared norms of queries and rows between which squares and sums of float32 have room."""
 
+LEAST_MULTIPLE = 1e-3
+"""Of an origin as long as the query: taking so much of it away from one that points elsewhere makes
+no difference."""
+
 FIRST = 2
 """Times k: so many rows of the least estimates are measured first, which rules out most others."""
 _AHEAD = 8
@@ -92,17 +99,16 @@ def _place(
     square = dot(queries, i, queries, i)
     if not square < LONGEST or (metric != L2 and square < SHORTEST):
         return False
-    along = 0.0
-    factor = factor_of(metric, square)
+    factor, times, plus = factor_of(metric, square), 1.0 if metric == L2 else 2.0, 0.0
     if metric == IP:
+        # Of ⟨r + o, q⟩ that of the origin is known, and of ⟨r, q⟩ that of any multiple of it.
+        along = 0.0
         for z in range(queries.shape[1]):
             along += np.float64(queries[i, z]) * np.float64(frame.origin[z])
-            room[z] = queries[i, z] * frame.flips[z]
-        for z in range(queries.shape[1], len(room)):
-            room[z] = F32(0)
-    else:
-        numbers = queries[i]
-        place_row(numbers, factor, frame.origin, frame.flips, room)
+        multiple = _multiple(along, square, frame.origin)
+        times, plus = times / multiple, 2.0 * along / multiple
+        factor = F32(1.0 / multiple)
+    place_row(queries[i], factor, frame.origin, frame.flips, room)
     mix(room, frame.flips_between, frame.across, moved, U64(0))
     total = _fill(F32(0))
     for z in range(U64(0), U64(len(moved)), _LANES):
@@ -112,13 +118,29 @@ def _place(
     step, base = tables_of(moved, bits, tables, room)
     margin = DEVIATIONS * (SPREADS[0] if bits == 1 else SPREADS[1]) * np.sqrt(there)
     known[STEP], known[BASE], known[MARGIN], known[SQUARE] = step, base, margin, square
-    if metric == IP:
-        known[TIMES] = 2.0
-        known[PLUS] = 2.0 * along
-    else:
-        known[TIMES] = 1.0 if metric == L2 else 2.0
-        known[PLUS] = -there
+    known[TIMES], known[PLUS] = times, plus if metric == IP else -there
     return True
+
+
+@kernel()
+def _multiple(along: float, square: float, origin: NDArray[np.float32]) -> float:
+    """Return t > 0 by which q / t is near the origin, if any does, else almost as good as q alone.
+
+    Estimates of ⟨r, q⟩ err by as much as ‖q‖ says, those of ⟨r, q - t · o⟩ by less. What that
+    differs by is known of rows as they are, so that queries are divided instead.
+
+    Args:
+        along: ⟨q, o⟩.
+        square: ‖q‖².
+        origin: `(w,) float32`, o.
+    """
+    middle = 0.0
+    for z in range(len(origin)):
+        middle += np.float64(origin[z]) * np.float64(origin[z])
+    if middle < SHORTEST:
+        return 1.0
+    least: float = LEAST_MULTIPLE * np.sqrt(square / middle)
+    return max(along / middle, least)
 
 
 @kernel()

@@ -166,7 +166,7 @@ def test_one_long_row_and_an_origin_far_away_leave_few_rows_to_be_measured(metri
     long = both.copy()
     long[-1] *= 1e6
     # Of products the query is not relative to the origin, too: what lies far takes all of its bits.
-    far = both + np.float32(5000.0 if metric != "ip" else 0.5)
+    far = both + np.float32(5000.0)
     for some in (long, far):
         _, expected = brute_force.search(some[:20], some[20:], 10, metric)
         _, distances, measured = nearest(some[20:], some[:20], 10, metric)
@@ -178,3 +178,14 @@ def test_they_take_a_bit_of_each_of_many_numbers_and_twelve_bytes_a_row():
     rows = np.random.default_rng(12).standard_normal((3200, 384), dtype=np.float32)
     signs = SignRows.of(RowAddresses.of(rows), METRICS["l2"])
     assert signs.size == size_of_signs(3200, 384) == 3200 * (384 // 8 + 4 + 8)
+
+
+@pytest.mark.parametrize("far", [0.5, 0.9, 0.95])
+def test_inner_products_of_directions_that_lie_on_one_side_leave_as_few_as_by_cosine(far):
+    both = drawn("clusters", np.random.default_rng(17), 20_020, 384)
+    both *= np.float32(np.sqrt(1 - far**2)) / np.linalg.norm(both, axis=1, keepdims=True)
+    both[:, 7] += np.float32(far)
+    both /= np.linalg.norm(both, axis=1, keepdims=True)
+    by_ip, by_cosine = (nearest(both[20:], both[:20], 10, metric) for metric in ("ip", "cosine"))
+    assert by_ip[2] < 1.2 * by_cosine[2]
+    assert recall_of(by_ip[1], brute_force.search(both[:20], both[20:], 10, "ip")[1]) >= 0.985
