@@ -243,5 +243,5 @@ def pack_blocks(
     if greatest >= _NOTHING:
         return np.inf
     most = np.float64(U32(U32(greatest + U64(1)) << U32(16)).view(np.float32))
-    # A factor is -2 · ‖r‖² / ⟨u, r⟩, and no number of u is more than `OUTER`.
+    # A factor is -2 · ‖r‖² / ⟨u, r⟩, and ⟨u, r⟩ at most `OUTER` · √w · ‖r‖: ‖r‖² is less than this.
     return most * most * np.float64(wide) if metric == IP else most

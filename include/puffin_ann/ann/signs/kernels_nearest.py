@@ -99,14 +99,15 @@ def _place(
     square = dot(queries, i, queries, i)
     if not square < LONGEST or (metric != L2 and square < SHORTEST):
         return False
-    factor, times, plus = factor_of(metric, square), 1.0 if metric == L2 else 2.0, 0.0
+    factor, times = factor_of(metric, square), 1.0 if metric == L2 else 2.0
+    along = 0.0
     if metric == IP:
         # Of ⟨r + o, q⟩ that of the origin is known, and of ⟨r, q⟩ that of any multiple of it.
-        along = 0.0
         for z in range(queries.shape[1]):
             along += np.float64(queries[i, z]) * np.float64(frame.origin[z])
         multiple = _multiple(along, square, frame.origin)
-        times, plus = times / multiple, 2.0 * along / multiple
+        times /= multiple
+        # Rounded, it is off by less than offsets are, which are rounded to two bytes.
         factor = F32(1.0 / multiple)
     place_row(queries[i], factor, frame.origin, frame.flips, room)
     mix(room, frame.flips_between, frame.across, moved, U64(0))
@@ -118,7 +119,8 @@ def _place(
     step, base = tables_of(moved, bits, tables, room)
     margin = DEVIATIONS * (SPREADS[0] if bits == 1 else SPREADS[1]) * np.sqrt(there)
     known[STEP], known[BASE], known[MARGIN], known[SQUARE] = step, base, margin, square
-    known[TIMES], known[PLUS] = times, plus if metric == IP else -there
+    known[TIMES] = times
+    known[PLUS] = times * along if metric == IP else -there
     return True
 
 

@@ -70,7 +70,7 @@ class RowCodes:
     """Codes rows of some arrays when they are first selected, all in one frame; for many threads.
 
     Attributes:
-        tell_enough: whether they did of the rows that were selected last.
+        tell_enough: whether they did of the rows of which that was found out last.
 
     Args:
         metric: that they will be compared by.

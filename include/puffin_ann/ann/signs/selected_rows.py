@@ -52,8 +52,8 @@ class SelectedRows:
     They are brought into the form that suits who asks: of few queries, compared with many rows, by
     the sign of each number; else by a byte a number where the machine multiplies bytes. Where signs
     are shared, they are the first form for more queries, too. Rows that may be near are read where
-    they lie. Elsewhere, if codes say nothing of one of them, and if
-    there is no room for codes, they are copied side by side.
+    they lie. Where bytes are not multiplied, if codes say nothing of a row, and if there is no room
+    for codes, rows are copied side by side.
 
     Args:
         parts: arrays, and the ordinals of rows in each; of one dimension, finite.
@@ -74,7 +74,7 @@ class SelectedRows:
         self._signs: SignRows | None = None
         self._rows: ByteRows | ComparedRows | None = None
         self._may_be_signed = self._may_be_coded = True
-        self._had_signs = self._is_told = False
+        self._had_signs = self._have_told_enough = False
         self._give_back: Callable[[], object] = lambda: None
         self._asked_otherwise, self._measured, self._by_signs = 0, 0, 0
         self._lock = threading.Lock()
@@ -125,11 +125,16 @@ class SelectedRows:
             k: neighbours.
             threads: to use.
         """
-        if len(queries) > TELLING_QUERIES and self._signs_may_tell_little(len(queries), k):
-            parts = np.split(queries, [TELLING_QUERIES])
-            answered = [self.nearest(part, k, threads=threads) for part in parts]
-            ids, distances = (np.concatenate(each) for each in zip(*answered, strict=True))
-            return ids, distances
+        is_alone = len(queries) <= TELLING_QUERIES
+        if is_alone or self._have_told_enough or self._signs_for(len(queries), k) is None:
+            return self._nearest(queries, k, threads)
+        # The first of a batch show whether signs are worth it for the others.
+        parts = np.split(queries, [TELLING_QUERIES])
+        answered = [self._nearest(part, k, threads) for part in parts]
+        ids, distances = (np.concatenate(each) for each in zip(*answered, strict=True))
+        return ids, distances
+
+    def _nearest(self, queries: NDArray[np.float32], k: int, threads: int) -> Answers:
         signs = self._signs_for(len(queries), k)
         if (signs is not None) != self._suits_signs(len(queries), k):
             self._asked_otherwise += len(queries)  # threads may lose one
@@ -147,22 +152,23 @@ class SelectedRows:
         return answers
 
     def _is_by_signs(self, queries: int) -> bool:
-        """Tell whether so many queries are compared by signs, made for them or before."""
+        """Tell whether so many queries are compared by signs, which may not be made yet.
+
+        Rows in neither form get the one that is soonest made and used; those in one form are asked
+        in it by whoever the other suits, until enough did for that to be made.
+        """
         if not self._may_be_signed:
             return False
-        suits = self._suits_signs(queries, 1)
+        suits, known = self._suits_signs(queries, 1), self._known
         if self._signs is None and self._rows is None:
-            is_worth_trying = self._known is not None and self._known.tell_enough
-            are_first = are_soonest_to_begin if is_worth_trying else are_soonest
-            return are_first(len(self), self._addresses.dimension, queries)
-        if (self._signs if suits else self._rows) is not None:
-            return suits
-        worth = WORTH_SIGNS if suits else WORTH_CODES
-        return suits == (self._asked_otherwise + queries >= worth)
-
-    def _signs_may_tell_little(self, queries: int, k: int) -> bool:
-        """Tell whether so many queries are to be compared by signs of which no query told yet."""
-        return not self._is_told and self._signs_for(queries, k) is not None
+            if known is None or not known.tell_enough:
+                return suits
+            return are_soonest_to_begin(len(self), self._addresses.dimension, queries)
+        if suits:
+            is_other_due = self._asked_otherwise + queries >= WORTH_SIGNS
+            return self._signs is not None or is_other_due
+        is_other_due = self._asked_otherwise + queries >= WORTH_CODES
+        return self._rows is None and not is_other_due
 
     def _suits_signs(self, queries: int, k: int) -> bool:
         """Tell whether so many queries are answered soonest by signs, if these tell enough."""
@@ -234,17 +240,19 @@ class SelectedRows:
 
     def _note(self, queries: int, measured: int, signs: SignRows) -> None:
         """Let go of signs where too many rows have to be measured; threads may lose one."""
-        self._by_signs += queries
-        self._measured += measured
-        if self._by_signs < TELLING_QUERIES:
+        asked, rows = self._by_signs + queries, self._measured + measured
+        if asked < TELLING_QUERIES:
+            self._by_signs, self._measured = asked, rows
             return
-        share = self._measured / (self._by_signs * len(self))
         self._by_signs = self._measured = 0
+        share = rows / (asked * len(self))
         with self._lock:
             if signs is not self._signs:
                 return
             known = self._known
-            self._is_told = is_enough = share <= (TELLING if known is None else TELLING_ENOUGH)
+            self._have_told_enough = is_enough = share <= (
+                TELLING if known is None else TELLING_ENOUGH
+            )
             if known is not None:
                 known.tell_enough = is_enough
             if is_enough:

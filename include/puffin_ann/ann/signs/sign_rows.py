@@ -25,10 +25,10 @@ FEW, FEW_WIDE = 7, 15
 """Queries at once of which that is so, and of rows from a width on: more queries share what it
 takes to read a byte a number, while they do not share which rows are measured."""
 FEW_TO_BEGIN, FEW_TO_BEGIN_WIDE = 128, 384
-"""The same of rows that nobody asked before. To put known signs in order takes a third to a fifth
-of what it takes to make codes of a byte a number, which a query of a batch is compared by in half
-of the time, or nearly as long from a width on; and signs that are made now are there for further
-conditions."""
+"""The same of rows with shared signs that nobody asked before. To put known signs in order takes a
+third to a fifth of what it takes to make codes of a byte a number, which a query of a batch is
+compared by in half of the time, or nearly as long from a width on; and signs that are made now are
+there for further conditions."""
 ROWS_FOR_ONE = 256
 """Rows of which there are at least so many for each that is wanted, where signs rule out most."""
 
@@ -136,7 +136,7 @@ def are_soonest(rows: int, dimension: int, queries: int) -> bool:
 
 
 def are_soonest_to_begin(rows: int, dimension: int, queries: int) -> bool:
-    """Tell the same of rows of which neither signs nor codes are there, in the order asked for."""
+    """Tell the same of rows with shared signs that are in no form yet."""
     few = FEW_TO_BEGIN_WIDE if dimension >= WIDE else FEW_TO_BEGIN
     return queries <= few and may_suit(rows, dimension)
 

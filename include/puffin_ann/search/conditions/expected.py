@@ -13,7 +13,6 @@ from typing import NamedTuple
 from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.ann.exact.kernels_products import HAS_DOTS
 from puffin_ann.ann.signs.selected_rows import coding_when_gathered
-from puffin_ann.ann.signs.sign_rows import are_soonest_to_begin
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.paces import Work, learn
 
@@ -71,14 +70,15 @@ def of_gathered(
         coding: of them, before and after this search; None if they are not gathered yet.
         known: see `ways.of_gathering`.
     """
-    once = 0.0 if coding else gathering(rows, dimension, shards, queries, known)
     before, after = coding or coding_when_gathered(rows, dimension, queries)
+    by_signs = after is Coding.SIGNS
+    once = 0.0 if coding else gathering(rows, dimension, shards, known, by_signs=by_signs)
     is_made_now = before is not after and after in (Coding.SIGNS, Coding.DONE)
-    if is_made_now and (HAS_DOTS or after is Coding.SIGNS):
-        once += ways.of_gathering(rows, dimension, known, by_signs=after is Coding.SIGNS)
+    if is_made_now and (HAS_DOTS or by_signs):
+        once += ways.of_gathering(rows, dimension, known, by_signs=by_signs)
     elif is_made_now:
         once += ways.CODED * rows * dimension
-    if after is Coding.SIGNS:
+    if by_signs:
         each = ways.of_signs(rows, dimension)
     else:
         by_codes = after is Coding.DONE
@@ -114,15 +114,16 @@ def in_place(
     return Expected(once + beside + each * queries, once)
 
 
-def gathering(rows: int, dimension: int, shards: int, queries: int, known: float = 0.0) -> float:
+def gathering(
+    rows: int, dimension: int, shards: int, known: float = 0.0, *, by_signs: bool
+) -> float:
     """Return the seconds to gather rows of some shards; see `ways.of_gathering`."""
-    by_signs = are_soonest_to_begin(rows, dimension, queries)
     once = ways.of_gathering(rows, dimension, known, by_signs=by_signs)
     return shards * SHARD_COPIED + once
 
 
 def note_gathering(
-    rows: int, dimension: int, shards: int, queries: int, seconds: float, known: float = 0.0
+    rows: int, dimension: int, shards: int, seconds: float, known: float = 0.0, *, by_signs: bool
 ) -> None:
     """Learn from rows that were gathered; memory costs more on some machines than others.
 
@@ -130,11 +131,11 @@ def note_gathering(
         rows: as many as were gathered.
         dimension: of their vectors.
         shards: that they are of.
-        queries: that they were gathered for.
         seconds: that it took.
         known: share of all rows whose signs had been known.
+        by_signs: whether they were gathered to be compared so.
     """
     if rows * dimension >= NUMBERS_THAT_TELL:
-        is_ordered = are_soonest_to_begin(rows, dimension, queries) and known > MOSTLY
-        work = Work.ORDER if is_ordered else Work.GATHER
-        learn(work, "", gathering(rows, dimension, shards, queries, known), seconds)
+        work = Work.ORDER if by_signs and known > MOSTLY else Work.GATHER
+        cost = gathering(rows, dimension, shards, known, by_signs=by_signs)
+        learn(work, "", cost, seconds)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.ann.core.types import Answers
+from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.ann.exact.kernels_coding import BLOCK
 from puffin_ann.ann.signs.row_codes import RowCodes
 from puffin_ann.ann.signs.selected_rows import SelectedRows
@@ -146,7 +147,8 @@ class ShardRows:
         rows = SelectedRows([shard.find_vectors(ordinals)], METRICS[shard.metric], known=known)
         rows.prepare(queries, k)
         seconds = perf_counter() - began
-        note_gathering(len(rows), shard.dimension, 1, queries, seconds, before)
+        by_signs = rows.codings(queries, k)[0] is Coding.SIGNS
+        note_gathering(len(rows), shard.dimension, 1, seconds, before, by_signs=by_signs)
         gathered = _Gathered(np.append(ordinals, -1), rows)
         self.may_be_kept = rows.size <= GATHERED_BYTES
         if self.may_be_kept:

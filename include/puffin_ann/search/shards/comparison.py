@@ -92,16 +92,18 @@ class Comparison:
                 allowed.may_be_gathered = False
                 allowed.decisions.clear()
             seconds = perf_counter() - began
+            by_signs = gathered.rows.codings(len(queries), k)[0] is Coding.SIGNS
             note_gathering(
-                len(gathered.rows), self._routing.dimension, len(shards), len(queries), seconds,
-                known,
+                len(gathered.rows), self._routing.dimension, len(shards), seconds, known,
+                by_signs=by_signs,
             )  # fmt: skip
         enter("search shards")
         began, (coding, _) = perf_counter(), gathered.rows.codings(len(queries), k)
         found = gathered.nearest(queries, k, self._threads)
         seconds = perf_counter() - began
         by_signs, is_known = coding is Coding.SIGNS, coding is Coding.DONE or not HAS_DOTS
-        if by_signs or is_known:  # else it is not what comparisons are taken for
+        is_same = coding is gathered.rows.codings(len(queries), k)[0]
+        if is_same and (by_signs or is_known):  # else it is not what comparisons are taken for
             self._costs.note_comparison(
                 allowed.rows_answered, len(queries), seconds, self._threads, by_signs=by_signs
             )

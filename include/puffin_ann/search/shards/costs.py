@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.ann.exact.kernels_coding import BLOCK
 from puffin_ann.ann.exact.nearest_in import ROWS_WORTH_A_THREAD
-from puffin_ann.ann.signs.sign_rows import threads_of
+from puffin_ann.ann.signs.row_codes import RowCodes
+from puffin_ann.ann.signs.sign_rows import are_soonest, are_soonest_to_begin, threads_of
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.expected import ASKED, CALLED_FOR_GATHERED, SEARCHED
@@ -30,17 +31,17 @@ class Costs:
     Args:
         version: that answers.
         coding: tells whether all its rows are compared where they lie by a byte a number.
-        known: tells of which share of its rows signs are known.
+        signs: of its rows, which conditions share; None: none.
     """
 
     def __init__(
         self,
         version: IndexVersion,
         coding: Callable[[], Coding],
-        known: Callable[[], float] = lambda: 0.0,
+        signs: RowCodes | None = None,
     ) -> None:
         self._routing, self._rows = version.routing, version.vectors
-        self._coding, self._known = coding, known
+        self._coding, self._signs = coding, signs
 
     def sifting_may_pay(self, wide: int, share: float, allowed: AllowedRows, queries: int) -> bool:
         """Tell whether to sift could be cheapest, were all rows near the queries to be answered.
@@ -205,12 +206,16 @@ class Costs:
 
     def _compared(self, allowed: AllowedRows, queries: int, sharing: float) -> float:
         """Return the seconds of a query compared with rows of all shards, see `ways.compared`."""
-        gathered = allowed.gathered
-        by_signs = None
+        gathered, signs = allowed.gathered, self._signs
+        rows, dimension = allowed.rows_answered, self._routing.dimension
         if gathered is not None:
             by_signs = gathered.rows.codings(queries)[1] is Coding.SIGNS
-        rows, dimension = allowed.rows_answered, self._routing.dimension
-        return ways.compared(rows, dimension, queries, sharing, self._known(), by_signs=by_signs)
+        elif signs is None or signs.tell_enough:
+            by_signs = are_soonest_to_begin(rows, dimension, queries)
+        else:
+            by_signs = are_soonest(rows, dimension, queries)
+        known = 0.0 if signs is None else signs.share
+        return ways.compared(rows, dimension, queries, sharing, known, by_signs=by_signs)
 
     def _near(self, allowed: AllowedRows) -> float:
         """Return the share of the rows near a query to expect that may be answered."""

@@ -73,9 +73,7 @@ class ShardTier:
         self.routes = Routes(io, version)
         self.way: ways.Way | None = None
         self._opened = OpenedShards(io, version, view, cache, scope, reader)
-        self._costs = Costs(
-            version, lambda: self._opened.coding, lambda: self._opened.row_codes.share
-        )
+        self._costs = Costs(version, lambda: self._opened.coding, self._opened.row_codes)
         self._reach = Reach(version.routing)
         self._comparison = Comparison(
             version, self._opened, self._costs, self.exhaustive, settings().thread_count

@@ -55,12 +55,13 @@ def test_signs_are_made_in_the_search_that_does_it():
 
 
 def test_rows_whose_signs_are_known_are_gathered_in_less_time():
-    none, half, all_ = (expected.gathering(ROWS, DIMENSION, 4, 1, part) for part in (0, 0.5, 1))
+    none, half, all_ = (
+        expected.gathering(ROWS, DIMENSION, 4, part, by_signs=True) for part in (0, 0.5, 1)
+    )
     assert none - half == pytest.approx(half - all_)
     assert all_ < 0.5 * none
-    assert expected.gathering(ROWS, DIMENSION, 4, MANY, 1) == expected.gathering(
-        ROWS, DIMENSION, 4, MANY, 0
-    )
+    none, all_ = (expected.gathering(ROWS, DIMENSION, 4, part, by_signs=False) for part in (0, 1))
+    assert none == all_
 
 
 @pytest.mark.parametrize("dimension", [100, 384, 1536, 4096])
@@ -91,14 +92,14 @@ def test_rows_in_place_are_coded_once_and_those_between_are_passed():
 
 def test_what_gathering_took_is_learned_and_counts_in_the_choice():
     def costs():
-        gathering = expected.gathering(ROWS, DIMENSION, 4, MANY)
+        gathering = expected.gathering(ROWS, DIMENSION, 4, by_signs=False)
         return ways.compared(ROWS, DIMENSION, MANY, 1.0), gathering
 
     before = costs()
     few = expected.NUMBERS_THAT_TELL // DIMENSION
-    expected.note_gathering(few, DIMENSION, 4, MANY, 1.0)
+    expected.note_gathering(few, DIMENSION, 4, 1.0, by_signs=False)
     assert pace(Work.GATHER) == 1.0
-    expected.note_gathering(ROWS, DIMENSION, 4, MANY, 1.0)
+    expected.note_gathering(ROWS, DIMENSION, 4, 1.0, by_signs=False)
     assert pace(Work.GATHER) == STEP
     more = (STEP - 1) * ways.GATHERED * NUMBERS
     assert costs() == pytest.approx([cost + more for cost in before])
@@ -106,11 +107,11 @@ def test_what_gathering_took_is_learned_and_counts_in_the_choice():
 
 def test_gathering_rows_whose_signs_are_known_is_learned_apart():
     rows, dimension = 100_000, 128
-    made = expected.gathering(rows, dimension, 4, 1, 0.0)
-    expected.note_gathering(rows, dimension, 4, 1, 1.0, 0.9)
+    made = expected.gathering(rows, dimension, 4, by_signs=True)
+    expected.note_gathering(rows, dimension, 4, 1.0, 0.9, by_signs=True)
     assert (pace(Work.ORDER), pace(Work.GATHER)) == (STEP, 1.0)
-    assert expected.gathering(rows, dimension, 4, 1, 0.0) == made
-    by_bytes = expected.gathering(rows, dimension, 4, MANY, 0.9)
-    expected.note_gathering(rows, dimension, 4, MANY, 1.0, 0.9)
+    assert expected.gathering(rows, dimension, 4, by_signs=True) == made
+    by_bytes = expected.gathering(rows, dimension, 4, 0.9, by_signs=False)
+    expected.note_gathering(rows, dimension, 4, 1.0, 0.9, by_signs=False)
     assert (pace(Work.ORDER), pace(Work.GATHER)) == (STEP, STEP)
-    assert expected.gathering(rows, dimension, 4, MANY, 0.9) > by_bytes
+    assert expected.gathering(rows, dimension, 4, 0.9, by_signs=False) > by_bytes
