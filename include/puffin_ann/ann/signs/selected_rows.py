@@ -125,8 +125,8 @@ class SelectedRows:
             k: neighbours.
             threads: to use.
         """
-        is_alone = len(queries) <= TELLING_QUERIES
-        if is_alone or self._have_told_enough or self._signs_for(len(queries), k) is None:
+        are_few = len(queries) <= TELLING_QUERIES
+        if are_few or self._have_told_enough or self._signs_for(len(queries), k) is None:
             return self._nearest(queries, k, threads)
         # The first of a batch show whether signs are worth it for the others.
         parts = np.split(queries, [TELLING_QUERIES])
