@@ -107,7 +107,7 @@ def _place(
             along += np.float64(queries[i, z]) * np.float64(frame.origin[z])
         multiple = _multiple(along, square, frame.origin)
         times /= multiple
-        # Rounded, it is off by less than offsets are, which are rounded to two bytes.
+        # Rounding it moves estimates no more than float32 does, of which no bound takes account.
         factor = F32(1.0 / multiple)
     place_row(queries[i], factor, frame.origin, frame.flips, room)
     mix(room, frame.flips_between, frame.across, moved, U64(0))

@@ -159,16 +159,13 @@ class SelectedRows:
         """
         if not self._may_be_signed:
             return False
-        suits, known = self._suits_signs(queries, 1), self._known
+        dimension = self._addresses.dimension
         if self._signs is None and self._rows is None:
-            if known is None or not known.tell_enough:
-                return suits
-            return are_soonest_to_begin(len(self), self._addresses.dimension, queries)
-        if suits:
-            is_other_due = self._asked_otherwise + queries >= WORTH_SIGNS
-            return self._signs is not None or is_other_due
-        is_other_due = self._asked_otherwise + queries >= WORTH_CODES
-        return self._rows is None and not is_other_due
+            return are_soonest_to_begin(len(self), dimension, queries, self._known)
+        asked = self._asked_otherwise + queries
+        if self._suits_signs(queries, 1):
+            return self._signs is not None or asked >= WORTH_SIGNS
+        return self._rows is None and asked < WORTH_CODES
 
     def _suits_signs(self, queries: int, k: int) -> bool:
         """Tell whether so many queries are answered soonest by signs, if these tell enough."""
@@ -262,9 +259,11 @@ class SelectedRows:
             self._give_back()
 
 
-def coding_when_gathered(rows: int, dimension: int, queries: int) -> tuple[Coding, Coding]:
+def coding_when_gathered(
+    rows: int, dimension: int, queries: int, known: RowCodes | None
+) -> tuple[Coding, Coding]:
     """Return the `codings` of rows once they are gathered for so many queries."""
-    if are_soonest_to_begin(rows, dimension, queries):
+    if are_soonest_to_begin(rows, dimension, queries, known):
         return Coding.SIGNS, Coding.SIGNS
     before = coding_of_selected(rows, dimension, 0)
     return before, coding_of_selected(rows, dimension, queries)

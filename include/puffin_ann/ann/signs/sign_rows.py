@@ -13,7 +13,7 @@ from puffin_ann.ann.exact.row_addresses import RowAddresses
 from puffin_ann.ann.signs.frame import WIDE, Frame, bits_of, frame_of, width_of
 from puffin_ann.ann.signs.kernels_blocks import TAIL_BYTES, pack_blocks
 from puffin_ann.ann.signs.kernels_nearest import LONGEST, SHORTEST, compare
-from puffin_ann.ann.signs.row_codes import Records, record_rows
+from puffin_ann.ann.signs.row_codes import Records, RowCodes, record_rows
 from puffin_ann.ann.simd.fastscan import BLOCK
 
 NARROWEST = 80
@@ -135,8 +135,10 @@ def are_soonest(rows: int, dimension: int, queries: int) -> bool:
     return queries <= few and may_suit(rows, dimension)
 
 
-def are_soonest_to_begin(rows: int, dimension: int, queries: int) -> bool:
-    """Tell the same of rows with shared signs that are in no form yet."""
+def are_soonest_to_begin(rows: int, dimension: int, queries: int, shared: RowCodes | None) -> bool:
+    """Tell the same of rows that are in no form yet, by the signs that they may have in common."""
+    if shared is None or not shared.tell_enough:
+        return are_soonest(rows, dimension, queries)
     few = FEW_TO_BEGIN_WIDE if dimension >= WIDE else FEW_TO_BEGIN
     return queries <= few and may_suit(rows, dimension)
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.ann.exact.kernels_products import HAS_DOTS
+from puffin_ann.ann.signs.row_codes import RowCodes
 from puffin_ann.ann.signs.selected_rows import coding_when_gathered
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.paces import Work, learn
@@ -58,7 +59,7 @@ def of_gathered(
     queries: int,
     shards: int,
     coding: tuple[Coding, Coding] | None,
-    known: float = 0.0,
+    signs: RowCodes | None = None,
 ) -> Expected:
     """Return what it takes to compare gathered rows, and before to gather them.
 
@@ -68,9 +69,10 @@ def of_gathered(
         queries: asked at once.
         shards: that they are of.
         coding: of them, before and after this search; None if they are not gathered yet.
-        known: see `ways.of_gathering`.
+        signs: which conditions share; None: none.
     """
-    before, after = coding or coding_when_gathered(rows, dimension, queries)
+    before, after = coding or coding_when_gathered(rows, dimension, queries, signs)
+    known = 0.0 if signs is None else signs.share
     by_signs = after is Coding.SIGNS
     once = 0.0 if coding else gathering(rows, dimension, shards, known, by_signs=by_signs)
     is_made_now = before is not after and after in (Coding.SIGNS, Coding.DONE)

@@ -130,13 +130,13 @@ class ShardRows:
         places, distances = rows.nearest(queries, k, threads=threads)
         return ordinals[places], distances
 
-    def expected(self, dimension: int, queries: int, known: float) -> Expected:
+    def expected(self, dimension: int, queries: int, known: RowCodes) -> Expected:
         """Return what `nearest` is expected to take with so many queries.
 
         Args:
             dimension: of the vectors.
             queries: asked at once.
-            known: see `ways.of_gathering`.
+            known: see `nearest`.
         """
         gathered = self._gathered
         coding = None if gathered is None else gathered.rows.codings(queries)

@@ -15,7 +15,6 @@ from puffin_ann.ann.core.kernels_merge import leave_out
 from puffin_ann.ann.core.types import HORIZON, SEEN, THROUGH, Answers
 from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.ann.exact.kernels_products import HAS_DOTS
-from puffin_ann.ann.signs.sign_rows import are_soonest_to_begin
 from puffin_ann.search.conditions.paces import LEAST_QUERIES, Work, pace
 
 
@@ -176,7 +175,7 @@ def compared(
     sharing: float,
     known: float = 0.0,
     *,
-    by_signs: bool | None = None,
+    by_signs: bool,
 ) -> float:
     """Return the seconds a query to compare so many rows.
 
@@ -188,10 +187,8 @@ def compared(
             With those that were answered otherwise so far among them, rows are gathered once that
             would have taken about as much as what was lost by not having gathered them.
         known: see `of_gathering`.
-        by_signs: whether rows are compared so; None: as suits so many queries that ask first.
+        by_signs: whether rows are compared so.
     """
-    if by_signs is None:
-        by_signs = are_soonest_to_begin(rows, dimension, queries)
     once = of_gathering(rows, dimension, known, by_signs=by_signs) / max(1.0, sharing)
     if by_signs:
         return of_signs(rows, dimension) + once

@@ -163,5 +163,5 @@ class Comparison:
         coding = None if gathered is None else gathered.rows.codings(queries)
         dimension, shards = self._routing.dimension, len(self._routing.shards)
         return of_gathered(
-            allowed.rows_answered, dimension, queries, shards, coding, self._opened.row_codes.share
+            allowed.rows_answered, dimension, queries, shards, coding, self._opened.row_codes
         )

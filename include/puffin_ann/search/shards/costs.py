@@ -10,7 +10,7 @@ from puffin_ann.ann.exact.compared_rows import Coding
 from puffin_ann.ann.exact.kernels_coding import BLOCK
 from puffin_ann.ann.exact.nearest_in import ROWS_WORTH_A_THREAD
 from puffin_ann.ann.signs.row_codes import RowCodes
-from puffin_ann.ann.signs.sign_rows import are_soonest, are_soonest_to_begin, threads_of
+from puffin_ann.ann.signs.sign_rows import are_soonest_to_begin, threads_of
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.expected import ASKED, CALLED_FOR_GATHERED, SEARCHED
@@ -210,10 +210,8 @@ class Costs:
         rows, dimension = allowed.rows_answered, self._routing.dimension
         if gathered is not None:
             by_signs = gathered.rows.codings(queries)[1] is Coding.SIGNS
-        elif signs is None or signs.tell_enough:
-            by_signs = are_soonest_to_begin(rows, dimension, queries)
         else:
-            by_signs = are_soonest(rows, dimension, queries)
+            by_signs = are_soonest_to_begin(rows, dimension, queries, signs)
         known = 0.0 if signs is None else signs.share
         return ways.compared(rows, dimension, queries, sharing, known, by_signs=by_signs)
 

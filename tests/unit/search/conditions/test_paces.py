@@ -72,19 +72,21 @@ def test_one_query_compared_by_signs_tells_their_pace():
     signs, codes = (ways.compared(rows, 128, 1, float("inf"), by_signs=by) for by in (True, False))
     costs.note_comparison(rows, 1, 9 * signs, 1, by_signs=True)
     slower = paces.STEP_ALONE * signs
-    assert ways.compared(rows, 128, 1, float("inf")) == pytest.approx(slower)
+    assert ways.compared(rows, 128, 1, float("inf"), by_signs=True) == pytest.approx(slower)
     assert ways.compared(rows, 128, 1, float("inf"), by_signs=False) == codes
     costs.note_comparison(rows, 1, slower / 2, 2, by_signs=True)  # by two threads
     costs.note_comparison(1000, 1, 1.0, 1, by_signs=True)
-    assert ways.compared(rows, 128, 1, float("inf")) == pytest.approx(slower)
+    assert ways.compared(rows, 128, 1, float("inf"), by_signs=True) == pytest.approx(slower)
 
 
 def test_engines_and_comparisons_have_a_pace_each():
     learn(2.0)
     assert pace(Work.WALK, "ivf_pq") == pace(Work.COMPARE) == 1.0
-    before = ways.compared(1000, 100, 100, float("inf"))
+    before = ways.compared(1000, 100, 100, float("inf"), by_signs=False)
     note(Work.COMPARE, "", 1.0, 2.0, LEAST_QUERIES)
-    assert ways.compared(1000, 100, 100, float("inf")) == pytest.approx(STEP * before)
+    assert ways.compared(1000, 100, 100, float("inf"), by_signs=False) == pytest.approx(
+        STEP * before
+    )
 
 
 def test_each_test_begins_with_the_figures_as_they_are():

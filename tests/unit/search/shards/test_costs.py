@@ -69,8 +69,8 @@ def queries_until_compared(costs, effort, share):
 
 def test_who_is_sifted_is_compared_once_the_queries_together_gained_what_gathering_takes(costs):
     rows = allowed(0.004, 1).rows_answered
-    gathered = ways.compared(rows, 128, 1, math.inf)
-    once = ways.compared(rows, 128, 1, 1.0) - gathered
+    gathered = ways.compared(rows, 128, 1, math.inf, by_signs=False)
+    once = ways.compared(rows, 128, 1, 1.0, by_signs=False) - gathered
     found = []
     for width in (50.0, 60.0, 100.0, 400.0):
         effort = width, 10.0

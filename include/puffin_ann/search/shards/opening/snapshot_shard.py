@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from puffin_ann.ann.core.types import Answers
 from puffin_ann.ann.signs.row_codes import RowCodes
+from puffin_ann.ann.signs.sign_rows import are_soonest_to_begin
 from puffin_ann.blobs.version.routing import Routing
 from puffin_ann.declaration import EXACT
 from puffin_ann.engines import SearchableShard
@@ -181,29 +182,15 @@ class SnapshotShard:
             Answers, and (q, 3) float32, see `Sight`.
         """
         self.is_untouched = False
-        excluded = self.allowed(allowed).excluded
-
-        ask = partial(self._sift, k=k, threads=threads, excluded=excluded, many=many)
         asking = widths.nonzero()[0]
-        if len(asking) == len(queries):
-            return ask(queries, widths)
-        (some_ids, some_distances), some_sights = ask(queries[asking], widths[asking])
-        ids, distances = _nothing(len(queries), some_ids.shape[1])
-        sights = np.tile(UNASKED, (len(queries), 1))
-        ids[asking], distances[asking], sights[asking] = some_ids, some_distances, some_sights
-        return (ids, distances), sights
-
-    def _sift(
-        self,
-        queries: NDArray[np.float32],
-        widths: NDArray[np.int64],
-        k: int,
-        threads: int,
-        excluded: NDArray[np.bool_],
-        many: int,
-    ) -> tuple[Answers, NDArray[np.float32]]:
-        """Do what `sift` does of queries that each have a width; (n,) bool are excluded."""
-        searcher, found = packed_searcher_of(self.loaded.engine), None
+        if len(asking) < len(queries):
+            some = self.sift(queries[asking], k, widths[asking], threads, allowed, many)
+            ids, distances = _nothing(len(queries), some[0][0].shape[1])
+            sights = np.tile(UNASKED, (len(queries), 1))
+            (ids[asking], distances[asking]), sights[asking] = some
+            return (ids, distances), sights
+        engine, excluded = self.loaded.engine, self.allowed(allowed).excluded
+        searcher, found = packed_searcher_of(engine), None
         dead = None if self._deleted is None else self._deleted.view(np.uint8)
         if searcher is not None:
             sieve = excluded.view(np.uint8)
@@ -211,7 +198,6 @@ class SnapshotShard:
                 queries, k, widths=widths, sieve=sieve, deleted=dead, threads=threads
             )
         if found is None:
-            engine = self.loaded.engine
             near = engine.search(queries, many, width=widths, deleted=dead, threads=threads)
             found = ways.sift(near, excluded, many, k)
         return found
@@ -293,7 +279,7 @@ class SnapshotShard:
         if chosen == searched:
             width = max(int(asking.max()), self._passing(allowed))
         elif chosen == "gathered rows":
-            known = self._row_codes.share
+            known = self._row_codes
             expected = self.allowed(allowed).expected(self._dimension, queries, known)
         else:
             expected = self.expected_in_place(queries, allowed)
@@ -358,12 +344,14 @@ class SnapshotShard:
         sharing = math.inf if rows.is_gathered else allowed.sharing
         if not (rows.may_be_kept and fits(rows.count, self._dimension)):  # gathered each time
             sharing = queries
+        signs, dimension = self._row_codes, self._dimension
+        by_signs = are_soonest_to_begin(rows.count, dimension, queries, signs)
         return (
-            ways.compared(rows.count, self._dimension, queries, sharing, self._row_codes.share),
+            ways.compared(rows.count, dimension, queries, sharing, signs.share, by_signs=by_signs),
             ways.compared_in_place(
                 rows.rows_beside,
                 len(self.loaded.locators),
-                self._dimension,
+                dimension,
                 queries,
                 self.loaded.engine.coding_after(0),
                 allowed.sharing,
