@@ -8,7 +8,7 @@ import numpy as np
 from puffin_ann.blobs.changes import column_changes, coverage_changes, tombstone_changes
 from puffin_ann.blobs.encoding import metrics, strings
 from puffin_ann.blobs.encoding.container import ContainerReader
-from puffin_ann.blobs.shards import columns, delta, graph, hnsw, ivf, rows, rows_v1
+from puffin_ann.blobs.shards import columns, delta, graph, hnsw, identities, ivf, rows, rows_v1
 from puffin_ann.blobs.version import centroid, coverage, directory, partitions, routing, tombstones
 from puffin_ann.blobs.version.gate import wider_in
 from puffin_ann.foreign_json import parse
@@ -21,6 +21,7 @@ OURS: dict[str, tuple[str, np.dtype[Any]]] = {
     graph.TYPE: (graph.KIND, graph.HEAD),
     rows.TYPE: (rows.KIND, rows.HEAD),
     rows_v1.TYPE: (rows.KIND, rows_v1.HEAD),
+    identities.TYPE: (identities.KIND, identities.HEAD),
     columns.TYPE: (columns.KIND, columns.HEAD),
     column_changes.TYPE: (column_changes.KIND, column_changes.HEAD),
     tombstones.TYPE: (tombstones.KIND, tombstones.HEAD),

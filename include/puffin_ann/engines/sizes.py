@@ -41,7 +41,7 @@ BLOB_BYTES, FOOTER_BYTES, PATH_BYTES, PROPERTY_BYTES = 400, 260, 80, 2100
 MANIFEST_BYTES, MANIFESTS = 40, 100
 """Of a manifest's name, and how many there are before Iceberg merges them: each has a file."""
 IDENTITY_BYTES, LOCATOR_BYTES = 16, 12
-"""Of a row in the rows blob, beside its place, and of its place in the cache."""
+"""Of a row in the identities blob, and of its place in the cache."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,7 @@ class Size:
     row: int = field(metadata={"what": "a row in its shard"})
     shard: int = field(metadata={"what": "engine's blob of a shard"})
     rows: int = field(metadata={"what": "rows blob of a shard"})
+    identities: int = field(metadata={"what": "identities blob of a shard"})
     columns: int = field(metadata={"what": "columns blob of a shard"})
     routing: int = field(metadata={"what": "routing blob"})
     partitions: int = field(metadata={"what": "partitions blob"})
@@ -134,9 +135,10 @@ def predict(shape: Shape) -> Size:
     """Return the sizes of an index."""
     shards, count, place = shape.shards, shape.shard_rows, place_bytes(shape.cells)
     engine = _engine(shape, count)
-    shard, rows, columns = round(engine.blob), 0, 0
+    shard, rows, identities, columns = round(engine.blob), 0, 0, 0
     if shards:
-        rows = math.ceil(count * (IDENTITY_BYTES + place)) + BLOB_BYTES
+        rows = math.ceil(count * place) + BLOB_BYTES
+        identities = count * IDENTITY_BYTES + BLOB_BYTES
     if shards and shape.included:
         columns = math.ceil(count * (shape.included + place)) + BLOB_BYTES
     small = {
@@ -145,14 +147,16 @@ def predict(shape: Shape) -> Size:
         "coverage": shape.files * (coverage.FILE.itemsize + 4 + PATH_BYTES + 4 * shape.row_groups)
         + MANIFEST_BYTES * min(shape.files, MANIFESTS)
         + BLOB_BYTES,
-        "footer": FOOTER_BYTES * (3 + (3 if columns else 2) * shards),
+        "footer": FOOTER_BYTES * (3 + (4 if columns else 3) * shards),
     }
     parts, located = max(shards, 1), LOCATOR_BYTES * count * shards
-    file = parts * (shard + rows + columns) + sum(small.values())
+    of_shard = shard + rows + identities + columns
+    file = parts * of_shard + sum(small.values())
     return Size(
-        row=round((shard + rows + columns) / count) if count else 0,
+        row=round(of_shard / count) if count else 0,
         shard=shard,
         rows=rows,
+        identities=identities,
         columns=columns,
         **small,
         file=file,

@@ -10,7 +10,7 @@ import io
 import numpy as np
 
 from puffin_ann.blobs.changes import column_changes, coverage_changes, tombstone_changes
-from puffin_ann.blobs.shards import columns, delta, graph, hnsw, ivf, rows
+from puffin_ann.blobs.shards import columns, delta, graph, hnsw, identities, ivf, rows
 from puffin_ann.blobs.version import centroid, coverage, directory, partitions, routing, tombstones
 from puffin_ann.errors import BlobFormatError
 from puffin_ann.search.included.arrow_values import check_values
@@ -84,6 +84,12 @@ def read_rows(data, _folder):
         assert ends == sorted(set(ends))
         assert value.cells.ordered_rows <= len(value)
     return value
+
+
+def read_identities(data, _folder):
+    value = identities.read(io.BytesIO(data))
+    assert value.shape == (len(value), 2)
+    return value.tolist()
 
 
 def read_coverage(data, _folder):

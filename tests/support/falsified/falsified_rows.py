@@ -7,7 +7,7 @@ import numpy as np
 from pyroaring import BitMap
 
 from puffin_ann.blobs.changes import tombstone_changes
-from puffin_ann.blobs.shards import delta, rows
+from puffin_ann.blobs.shards import delta, identities, rows
 from puffin_ann.blobs.version import partitions, routing, tombstones
 from tests.support.falsified.index_file import COUNTS, LARGE, NotApplicable, lie, set_record
 from tests.support.falsified.mutation import sections_of
@@ -67,9 +67,21 @@ def put_rows(blob, found):
 def a_row_too_many_or_too_few(file, rng):
     blob, found = rows_of(file, rng)
     columns = [column[:-1] for column in (found.file_ids, found.row_groups, found.offsets)]
-    identities = None if found.identities is None else found.identities[:-1]
-    fewer = replace(replace_columns(found, columns), identities=identities, cells=None)
-    put_rows(blob, fewer)
+    put_rows(blob, replace(replace_columns(found, columns), cells=None))
+
+
+@lie
+def identities_of_other_rows(file, rng):
+    """Of one row less, or of one more; what they are nobody can tell without the table."""
+    blob = file.some(rng, identities)
+    found = identities.read(io.BytesIO(blob.content()))
+    more = np.resize(found, (len(found) + rng.choice((-1, 1)), 2))
+    out = io.BytesIO()
+    identities.write(more.astype(np.uint64), out)
+    blob.sections = sections_of(out.getvalue(), identities.KIND)
+    if rng.random() < 0.5:
+        head = np.array((len(found),), identities.HEAD)
+        blob.sections["head"] = head.tobytes()
 
 
 @lie

@@ -7,7 +7,7 @@ import numpy as np
 from pyroaring import BitMap
 
 from puffin_ann.blobs.changes import column_changes, coverage_changes, tombstone_changes
-from puffin_ann.blobs.shards import columns, delta, graph, hnsw, ivf, rows, rows_v1
+from puffin_ann.blobs.shards import columns, delta, graph, hnsw, identities, ivf, rows, rows_v1
 from puffin_ann.blobs.shards.cells import CellStarts
 from puffin_ann.blobs.version import (
     centroid,
@@ -326,6 +326,7 @@ SAMPLES = {
     coverage: lambda: coverage.encode(sample_coverage()),
     graph: lambda: written(graph.write, sample_graph()),
     rows: lambda: written(rows.write, sample_rows()),
+    identities: lambda: written(identities.write, sample_rows().identities),
     columns: lambda: written(columns.write, sample_columns()),
     column_changes: lambda: written(column_changes.write, sample_column_changes()),
     tombstones: lambda: tombstones.encode(BitMap([1, 5])),
@@ -344,6 +345,7 @@ VALUES = {
     coverage.TYPE: sample_coverage(),
     graph.TYPE: sample_graph(n=60, d=6, r=5, m=4, bits=4, metric="cosine"),
     rows.TYPE: sample_rows(60, shuffled=True),
+    identities.TYPE: sample_rows(60).identities,
     rows_v1.TYPE: sample_rows(60, shuffled=True),
     tombstones.TYPE: BitMap([0, 5, *range(20, 40)]),
     centroid.TYPE: sample_centroids(),

@@ -14,7 +14,6 @@ from puffin_ann.blobs.shards.rows_v1 import HEAD, PERMUTED, SORTED
 
 BLOCK_ROWS = 1 << 16
 __all__ = ["read", "write"]
-_IDENTITY_KINDS = ("hash", "lineage")
 
 
 def write(rows: Rows, out: Sink) -> int:
@@ -26,7 +25,7 @@ def write(rows: Rows, out: Sink) -> int:
     head["block_rows"] = BLOCK_ROWS
     head["order"] = SORTED if order is None else PERMUTED
     has_identities = rows.identities is not None
-    head["identity"] = _IDENTITY_KINDS.index(rows.identity_kind) if has_identities else 2
+    head["identity"] = 0 if has_identities else 2
     writer = ContainerWriter(out, KIND, by_ranges=True)
     writer.put("head", head)
     blocks.write(writer, "locs", "loct", _locator_blocks(rows, order))

@@ -8,10 +8,10 @@ import pytest
 import zstandard
 from pyroaring import BitMap
 
-from puffin_ann.blobs.shards import graph, rows
+from puffin_ann.blobs.shards import graph, identities, rows
 from puffin_ann.blobs.version import coverage, routing, tombstones
 from puffin_ann.errors import BlobFormatError, LocalCopyError
-from tests.support.indexes import rows_v1_writer
+from tests.support.indexes import rows_v1_writer, rows_with_identities
 from tests.support.indexes.blob_samples import (
     same,
     sample_coverage,
@@ -138,7 +138,6 @@ def test_a_deleted_row_set_aside_leaves_its_place_to_another():
     for name in ("file_ids", "row_groups", "offsets"):
         assert getattr(back, name)[live].tolist() == getattr(value, name)[live].tolist()
     assert back.file_ids[deleted].tolist() == [2**32 - 1] * 2
-    assert (back.identities == value.identities).all()
 
 
 def test_tombstones_beyond_the_rows_are_refused():
@@ -154,8 +153,12 @@ def test_tombstones_beyond_the_rows_are_refused():
 def test_rows_come_back(count, shuffled):
     value = sample_rows(count, shuffled=shuffled)
 
-    assert same(rows.read(io.BytesIO(written(rows.write, value))), value)
-    assert same(rows.read(io.BytesIO(written(rows_v1_writer.write, value))), value)
+    located = dataclasses.replace(value, identities=None)
+    assert same(rows.read(io.BytesIO(written(rows.write, value))), located)
+    for earlier in (rows_v1_writer, rows_with_identities):
+        blob = written(earlier.write, value)
+        assert same(rows.read(io.BytesIO(blob)), value)
+        assert same(rows.read(io.BytesIO(blob), identities=False), located)
 
 
 def test_rows_without_identities_and_with_extreme_locators_come_back():
@@ -169,10 +172,22 @@ def test_rows_without_identities_and_with_extreme_locators_come_back():
     assert same(rows.read(io.BytesIO(written(rows.write, value))), value)
 
 
-def test_rows_keep_the_kind_of_their_identities():
-    value = dataclasses.replace(sample_rows(10), identity_kind="lineage")
+def test_identities_that_are_no_hashes_are_left_alone():
+    out = io.BytesIO()
+    rows_with_identities.write(sample_rows(10), out, identity=1)
 
-    assert rows.read(io.BytesIO(written(rows.write, value))).identity_kind == "lineage"
+    assert rows.read(out).identities is None
+    assert rows.read_identities(rows.open_reader(out), 10, np.arange(3)) is None
+
+
+@pytest.mark.parametrize("count", [0, 1, 1000, 200_000])
+def test_identities_come_back(count):
+    value = sample_rows(count).identities
+    blob = io.BytesIO(written(identities.write, value))
+
+    assert same(identities.read(blob, count), value)
+    with pytest.raises(BlobFormatError, match=f"iden blob: {count} rows, {count + 1} by the rout"):
+        identities.read(blob, count + 1)
 
 
 @pytest.mark.parametrize("count", [4095, 4096, 4097, 12_288])

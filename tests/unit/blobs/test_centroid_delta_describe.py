@@ -10,7 +10,7 @@ import pytest
 from puffin_ann.blobs.changes import column_changes
 from puffin_ann.blobs.describe import OURS, describe
 from puffin_ann.blobs.encoding.container import ContainerReader
-from puffin_ann.blobs.shards import columns, delta, graph, hnsw, ivf, rows, rows_v1
+from puffin_ann.blobs.shards import columns, delta, graph, hnsw, identities, ivf, rows, rows_v1
 from puffin_ann.blobs.version import centroid, routing
 from puffin_ann.errors import BlobFormatError, FormatError
 from tests.support.indexes.blob_samples import (
@@ -93,6 +93,9 @@ def test_every_type_we_write_is_described():
     assert {module.TYPE for module in SAMPLES} | {rows_v1.TYPE} == set(OURS)
 
 
+BY_RANGES = (graph, delta, hnsw, ivf, identities, columns, column_changes)
+
+
 @pytest.mark.parametrize("module", SAMPLES, ids=lambda module: module.KIND)
 def test_description_names_head_fields_and_sections(module):
     data = SAMPLES[module]()
@@ -100,7 +103,7 @@ def test_description_names_head_fields_and_sections(module):
     told = describe(module.TYPE, io.BytesIO(data))
 
     assert told["known"]
-    by_ranges = "1.2" if module in (graph, delta, hnsw, ivf, columns, column_changes) else "1.0"
+    by_ranges = "1.2" if module in BY_RANGES else "1.0"
     assert told["version"] == ("2.1" if module is rows else by_ranges)
     assert told["bytes"] == len(data)
     assert "head" in [section["kind"] for section in told["sections"]]

@@ -13,6 +13,7 @@ from puffin_ann.blobs.encoding.container import ContainerReader
 from puffin_ann.blobs.shards import delta, graph, hnsw, rows
 from puffin_ann.blobs.version import centroid, routing
 from puffin_ann.puffin import footer, limits
+from tests.support.indexes import rows_with_identities
 from tests.support.indexes.blob_samples import SAMPLES, sample_rows, sample_wider, written
 from tests.support.paths import ROOT
 
@@ -35,6 +36,7 @@ RECORDS = {
     "puffin_ann.blobs.encoding.block_sums:HEAD",
     "puffin_ann.blobs.encoding.block_sums:ENTRY",
     "puffin_ann.blobs.encoding.stored_vectors:FORM",
+    "puffin_ann.blobs.shards.identities:HEAD",
     "puffin_ann.blobs.version.routing:HEAD",
     "puffin_ann.blobs.version.routing:SHARD",
     "puffin_ann.blobs.version.gate:RECALL",
@@ -99,7 +101,7 @@ def test_record_has_the_fields_types_and_offsets_of_the_document(name):
 EVERYTHING = {
     **SAMPLES,
     routing: lambda: routing.encode(routing.split(sample_wider())[0]),
-    rows: lambda: written(rows.write, sample_rows(shuffled=True, cells=True)),
+    rows: lambda: written(rows_with_identities.write, sample_rows(shuffled=True, cells=True)),
 }
 """Those of which some sections may be missing, with all of them."""
 

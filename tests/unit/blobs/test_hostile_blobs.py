@@ -13,7 +13,7 @@ from pyroaring import BitMap
 
 from puffin_ann.blobs.changes import column_changes, coverage_changes, tombstone_changes
 from puffin_ann.blobs.encoding import bitmaps, kernels, strings
-from puffin_ann.blobs.shards import columns, delta, graph, hnsw, ivf, rows, rows_v1
+from puffin_ann.blobs.shards import columns, delta, graph, hnsw, identities, ivf, rows, rows_v1
 from puffin_ann.blobs.version import centroid, coverage, directory, partitions, routing, tombstones
 from tests.support.falsified.checked_decoders import (
     read_centroid,
@@ -25,6 +25,7 @@ from tests.support.falsified.checked_decoders import (
     read_directory,
     read_graph,
     read_hnsw,
+    read_identities,
     read_ivf,
     read_partitions,
     read_routing,
@@ -34,7 +35,7 @@ from tests.support.falsified.checked_decoders import (
 )
 from tests.support.falsified.decoding_limits import Trial
 from tests.support.falsified.mutation import mutate, mutate_sealed, mutate_table, sections_of
-from tests.support.indexes import rows_v1_writer
+from tests.support.indexes import rows_v1_writer, rows_with_identities
 from tests.support.indexes.blob_samples import (
     same,
     sample_centroids,
@@ -79,6 +80,16 @@ TARGETS = {
         read_graph,
     ),
     "rows": (rows, written(rows.write, sample_rows(300)), read_rows),
+    "identities": (
+        identities,
+        written(identities.write, sample_rows(300).identities),
+        read_identities,
+    ),
+    "rows with identities": (
+        rows,
+        written(rows_with_identities.write, sample_rows(100)),
+        read_rows,
+    ),
     "rows by cells": (
         rows,
         written(rows.write, sample_rows(150, shuffled=True, cells=True)),

@@ -1,13 +1,14 @@
-"""The rows blob: for each ordinal of a shard its locator, and its identity where that is kept.
+"""The rows blob: for each ordinal of a shard its locator.
 
 Apart from the graph, so that rows which moved to another file cost a new rows blob and no new
-graph. Locators stand by ordinal, as steps from row to row in small blocks: so those of a cell,
-whose rows are in the order of locators, take few bytes, and can be read without the rest.
+graph; and from `identities`, which stay what they were, too. Locators stand by ordinal, as steps
+from row to row in small blocks: so those of a cell, whose rows are in the order of locators, take
+few bytes, and can be read without the rest.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import BinaryIO, Literal
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from puffin_ann.blobs.encoding import blocks
 from puffin_ann.blobs.encoding.container import ContainerReader, ContainerWriter, Sink
 from puffin_ann.blobs.encoding.varints import MAX_BYTES, pack_varints, unpack_steps
 from puffin_ann.blobs.shards import cells as cell_starts
+from puffin_ann.blobs.shards import identities as identities_blob
 from puffin_ann.blobs.shards import rows_v1
 from puffin_ann.blobs.shards.cells import CellStarts
 from puffin_ann.blobs.shards.rows_v1 import Columns
@@ -37,17 +39,9 @@ MAX_ROWS = 1 << 32
 NOWHERE = (1 << 32) - 1
 """File id of deleted rows that were set aside; no file ever gets it."""
 
-IdentityKind = Literal["hash", "lineage"]
-_IDENTITY_KINDS: tuple[IdentityKind, ...] = ("hash", "lineage")
-_NO_IDENTITY = len(_IDENTITY_KINDS)
+_HASH, _NO_IDENTITY = 0, 2
+"""Which identities a blob has: there is another kind between, by which nothing is found."""
 _CELLS = "cell"
-_IDENTITIES = "iden"
-_IDENTITY = np.dtype(("<u8", 2))
-
-RANGES = 32
-"""Reads that identities of some rows take at most; more would take longer than to read all."""
-NEAR_ROWS = 4096
-"""Rows between two whose identities are read in one go: 64 KiB, less than a read costs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +52,7 @@ class Rows:
         file_ids: `(n,) uint32`, the coverage blob's file ids.
         row_groups: `(n,) uint32`, row group within the file.
         offsets: `(n,) uint32`, row within the row group.
-        identities: `(n, 2) uint64`, or None: the two halves of a 128-bit hash, or `_row_id` and
-            `_last_updated_sequence_number`.
-        identity_kind: which of the two.
+        identities: `(n, 2) uint64`, the two halves of a 128-bit hash; None if not read, or unknown.
         cells: where the rows of cells are, of the leading rows; None if that is not known.
     """
 
@@ -68,7 +60,6 @@ class Rows:
     row_groups: NDArray[np.uint32]
     offsets: NDArray[np.uint32]
     identities: NDArray[np.uint64] | None = None
-    identity_kind: IdentityKind = "hash"
     cells: CellStarts | None = None
 
     def __len__(self) -> int:
@@ -87,7 +78,6 @@ class Rows:
             self.row_groups[ordinals],
             self.offsets[ordinals],
             None if self.identities is None else self.identities[ordinals],
-            self.identity_kind,
         )
 
     def followed_by(self, others: "Rows") -> "Rows":
@@ -106,7 +96,6 @@ class Rows:
             np.concatenate([self.row_groups, others.row_groups]),
             np.concatenate([self.offsets, others.offsets]),
             identities,
-            self.identity_kind,
             cells,
         )
 
@@ -131,13 +120,13 @@ def set_aside(rows: Rows, deleted: NDArray[np.int64]) -> Rows:
 def write(rows: Rows, out: Sink) -> int:
     """Write the blob and return its length in bytes; arrays may be memory-mapped.
 
+    Identities are left to a blob of their own.
+
     Raises:
         BlobFormatError: arrays differ in length, or cells are not those of so many rows.
     """
     count = len(rows)
     lengths = {len(rows.file_ids), len(rows.row_groups), len(rows.offsets)}
-    if rows.identities is not None:
-        lengths.add(len(rows.identities))
     if lengths != {count} or count >= MAX_ROWS:
         raise BlobFormatError(f"{KIND} blob: columns of different or excessive length {lengths}")
     if rows.cells is not None:
@@ -145,16 +134,11 @@ def write(rows: Rows, out: Sink) -> int:
     head = np.zeros((), HEAD)
     head["rows"] = count
     head["block_rows"] = BLOCK_ROWS
-    head["identity"] = (
-        _NO_IDENTITY if rows.identities is None else _IDENTITY_KINDS.index(rows.identity_kind)
-    )
+    head["identity"] = _NO_IDENTITY
     writer = ContainerWriter(out, KIND, major=MAJOR, minor=MINOR, by_ranges=True)
     writer.put("head", head)
     columns = (rows.file_ids, rows.row_groups, rows.offsets)
     offsets = blocks.write_frames(writer, "locs", locator_blocks(columns))
-    if rows.identities is not None:
-        with writer.section(_IDENTITIES) as sink:
-            sink.write_array(rows.identities.astype("<u8", copy=False))
     # At the end, so that one range has all that says where the rows of a cell are.
     if rows.cells is not None:
         writer.put(_CELLS, cell_starts.encode(rows.cells))
@@ -176,7 +160,8 @@ def read(source: BinaryIO, rows: int | None = None, *, identities: bool = True) 
     Args:
         source: the blob.
         rows: how many there must be, by what has the bytes to show for it; any number, if None.
-        identities: read them, if there are any; they are most of the blob.
+        identities: read them, if the blob has any: earlier releases wrote them there, and they are
+            most of it then.
     """
     reader = open_reader(source)
     is_current = reader.major == MAJOR
@@ -189,19 +174,18 @@ def read(source: BinaryIO, rows: int | None = None, *, identities: bool = True) 
     identity = int(head["identity"])
     if identity > _NO_IDENTITY:
         raise BlobFormatError(f"{KIND} blob: unknown kind of identity {identity}")
-    if identity == _NO_IDENTITY and _IDENTITIES in reader:
+    if identity == _NO_IDENTITY and identities_blob.SECTION in reader:
         raise BlobFormatError(f"{KIND} blob: has identities, and says that it has none")
     read_columns = _read_columns if is_current else rows_v1.read_columns
     columns = read_columns(reader, count, block_rows)
     found = None
-    if identity != _NO_IDENTITY and identities:
-        found = reader.array(_IDENTITIES, "<u8", (count, 2))
+    if identity == _HASH and identities:
+        found = identities_blob.read_all(reader, count)
     return Rows(
         file_ids=columns[0],
         row_groups=columns[1],
         offsets=columns[2],
         identities=found,
-        identity_kind=_IDENTITY_KINDS[identity % _NO_IDENTITY],
         cells=read_cells(reader, count),
     )
 
@@ -209,37 +193,14 @@ def read(source: BinaryIO, rows: int | None = None, *, identities: bool = True) 
 def read_identities(
     reader: ContainerReader, rows: int, ordinals: NDArray[np.int64]
 ) -> NDArray[np.uint64] | None:
-    """Return `(m, 2) uint64`, the identities of some rows; None if the blob has none.
+    """Return the hashes of some rows that a blob has itself; None if it has none.
 
-    Those near each other are read in one go, in `RANGES` reads at most.
-
-    Args:
-        reader: of the blob.
-        rows: how many it has.
-        ordinals: (m,) int64, in any order.
-
-    Raises:
-        BlobFormatError, ChecksumError: the section is not that of so many rows, or is not as it
-            was written where it is read.
+    Errors, arguments and what is returned are as of `identities.read_some`.
     """
-    if _IDENTITIES not in reader:
+    layout = HEAD if reader.major == MAJOR else rows_v1.HEAD
+    if int(reader.record("head", layout)["identity"]) != _HASH:
         return None
-    size = _IDENTITY.itemsize
-    reader.expect(_IDENTITIES, rows * size)
-    order = np.argsort(ordinals, kind="stable")
-    ascending = ordinals[order]
-    found = np.empty((len(ordinals), 2), "<u8")
-    gaps = np.diff(ascending)
-    widest = np.sort(gaps)[-RANGES:][0] if len(gaps) >= RANGES else 0
-    ends = [*np.flatnonzero(gaps > max(widest, NEAR_ROWS)).tolist(), len(ascending) - 1]
-    begin = 0
-    for end in ends if len(ascending) else []:
-        mine = ascending[begin : end + 1]
-        first, last = int(mine[0]), int(mine[-1]) + 1
-        data = reader.read_range(_IDENTITIES, first * size, last * size)
-        found[order[begin : end + 1]] = np.frombuffer(data, "<u8").reshape(-1, 2)[mine - first]
-        begin = end + 1
-    return found
+    return identities_blob.read_some(reader, rows, ordinals)
 
 
 def read_cells(reader: ContainerReader, rows: int) -> CellStarts | None:

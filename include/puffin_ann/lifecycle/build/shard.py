@@ -10,7 +10,9 @@ import numpy as np
 
 from puffin_ann.blobs.encoding.container import fingerprint
 from puffin_ann.blobs.encoding.stored_vectors import Stored
+from puffin_ann.blobs.shards import identities as identities_blob
 from puffin_ann.blobs.shards import rows as rows_blob
+from puffin_ann.blobs.shards.rows import Rows
 from puffin_ann.engines import engine
 from puffin_ann.lifecycle.build.assign import AssignSummary
 from puffin_ann.lifecycle.build.cell_order import ShardCells, in_cell_order
@@ -51,11 +53,11 @@ def build_shard(
     threads: int,
     progress: Progress | None = None,
 ) -> BuiltShard:
-    """Build a shard and stage it as a Puffin file with its engine's blob and its rows blob.
+    """Build a shard and stage it as a Puffin file with its engine's blob and those of its rows.
 
     Rows are put in the order of the shard's cells, those of a cell in the order of their locators.
     Disk in use: the shard's rows, twice while they are put in order, what the engine needs, and its
-    two blobs; memory does not grow with the stored vectors.
+    blobs; memory does not grow with the stored vectors.
 
     Raises:
         BadVectorsError: a number is beyond the form that vectors are to be stored in.
@@ -91,12 +93,11 @@ def build_shard(
             scratch=scratch,
             progress=progress,
         )
-        encoded, where = scratch / "shard.blob", scratch / "rows.blob"
+        encoded = scratch / "shard.blob"
         with encoded.open("wb") as out:
             made_by.encode(built, out, Stored(plan.declaration.vectors))
-        with where.open("wb") as out:
-            rows_blob.write(located, out)
-        blobs = {made_by.blob_type: encoded, rows_blob.TYPE: where}
+        blobs = {made_by.blob_type: encoded, **write_rows(located, scratch)}
+        size = sum(path.stat().st_size for path in blobs.values())
         if plan.included:
             blobs |= write_included(workspace, located, scratch)
         return BuiltShard(
@@ -108,7 +109,7 @@ def build_shard(
                 blobs,
             ),
             rows=len(rows.vectors),
-            bytes=encoded.stat().st_size + where.stat().st_size,
+            bytes=size,
             seconds=time.monotonic() - began,
         )
 
@@ -134,6 +135,22 @@ def _fetch(
                 name=staged.uri,
             )
     return rows
+
+
+def write_rows(rows: Rows, folder: Path) -> dict[str, Path]:
+    """Write the blobs that say where rows are, and by what they are found again, to a folder.
+
+    Returns:
+        The files, by the types of the blobs.
+    """
+    found = {rows_blob.TYPE: folder / "rows.blob"}
+    with found[rows_blob.TYPE].open("wb") as out:
+        rows_blob.write(rows, out)
+    if rows.identities is not None:
+        found[identities_blob.TYPE] = folder / "identities.blob"
+        with found[identities_blob.TYPE].open("wb") as out:
+            identities_blob.write(rows.identities, out)
+    return found
 
 
 def stage_shard(

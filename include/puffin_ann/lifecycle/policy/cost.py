@@ -33,12 +33,12 @@ class Cost:
 
 
 def row_bytes(state: IndexState) -> tuple[float, float]:
-    """Return the bytes of a row in an engine's blob and in a rows blob."""
+    """Return the bytes of a row in an engine's blob, and beside it."""
     rows = sum(graph.rows for graph in state.graphs)
     if rows:
         engine = sum(graph.bytes for graph in state.graphs) / rows
-        identity = sum(graph.rows_bytes for graph in state.graphs) / rows
-        return engine, identity
+        beside = sum(graph.rows_bytes + graph.identity_bytes for graph in state.graphs) / rows
+        return engine, beside
     return _vector_bytes(state), 28.0
 
 
@@ -71,8 +71,8 @@ def remapped(state: IndexState, shard: ShardState, deleted: int) -> Cost:
 
 def merged(state: IndexState, shard: ShardState, deleted: int, added: int) -> Cost:
     """Insert rows into a shard, and write all of it."""
-    engine, identity = row_bytes(state)
-    old = shard.bytes + shard.rows_bytes
+    engine, beside = row_bytes(state)
+    old = shard.made_bytes
     seconds = 2 * old / state.rates.copy_bytes
     # Without a graph a row is put in its place, not searched for.
     seconds += added / (state.rates.read if state.algorithm == EXACT else state.rates.insert)
@@ -80,24 +80,24 @@ def merged(state: IndexState, shard: ShardState, deleted: int, added: int) -> Co
     if deleted or shard.tombstones:
         tombstones = shard.tombstone_bytes + TOMBSTONE_BYTES * deleted + BLOB_OVERHEAD
     return Cost(
-        written=old + tombstones + round(added * (engine + identity)),
+        written=old + tombstones + round(added * (engine + beside)),
         seconds=seconds,
     )
 
 
 def rebuilt(state: IndexState, shard: ShardState, rows: int) -> Cost:
     """Build a shard from so many live rows."""
-    engine, identity = row_bytes(state)
+    engine, beside = row_bytes(state)
     return Cost(
-        written=round(rows * (engine + identity)),
-        seconds=(shard.bytes + shard.rows_bytes) / state.rates.copy_bytes
+        written=round(rows * (engine + beside)),
+        seconds=shard.made_bytes / state.rates.copy_bytes
         + rows / (state.rates.read if state.algorithm == EXACT else state.rates.build),
     )
 
 
 def new_delta(state: IndexState, rows: int) -> Cost:
     """Write so many rows as a delta; few are stored without a graph."""
-    engine, identity = row_bytes(state)
+    engine, beside = row_bytes(state)
     if rows <= COMPARED_ROWS:
         engine = _vector_bytes(state)
     engine = max(engine, _vector_bytes(state))  # whatever form the vectors of shards have
@@ -106,15 +106,15 @@ def new_delta(state: IndexState, rows: int) -> Cost:
     if rows > COMPARED_ROWS:
         seconds += rows / state.rates.build
     return Cost(
-        written=round(rows * (engine + identity + cell_bytes)) + 2 * BLOB_OVERHEAD if rows else 0,
+        written=round(rows * (engine + beside + cell_bytes)) + 2 * BLOB_OVERHEAD if rows else 0,
         seconds=seconds,
     )
 
 
 def whole_build(state: IndexState, rows: int) -> Cost:
     """Build the whole index from so many rows of the table."""
-    engine, identity = row_bytes(state) if state.shards else (0.0, 0.0)
-    written = state.other_bytes + round(rows * (engine + identity))
+    engine, beside = row_bytes(state) if state.shards else (0.0, 0.0)
+    written = state.other_bytes + round(rows * (engine + beside))
     seconds = BUILD_SECONDS + rows / state.rates.read
     # Rows are staged by shard, read again, and written.
     seconds += 3 * written / state.rates.copy_bytes

@@ -20,6 +20,7 @@ class ShardState:
         tombstones: those of them that are deleted.
         bytes: of its engine's or delta blob.
         rows_bytes: of its rows blob, and of what keeps values of columns.
+        identity_bytes: of its identities blob.
         tombstone_bytes: of its tombstones blob; 0 without one.
     """
 
@@ -29,6 +30,7 @@ class ShardState:
     tombstones: int = 0
     bytes: int = 0
     rows_bytes: int = 0
+    identity_bytes: int = 0
     tombstone_bytes: int = 0
 
     @property
@@ -39,7 +41,12 @@ class ShardState:
     @property
     def all_bytes(self) -> int:
         """Bytes of all its blobs."""
-        return self.bytes + self.rows_bytes + self.tombstone_bytes
+        return self.made_bytes + self.tombstone_bytes
+
+    @property
+    def made_bytes(self) -> int:
+        """Bytes of the blobs that are written when it is made."""
+        return self.bytes + self.rows_bytes + self.identity_bytes
 
 
 @dataclass(frozen=True)

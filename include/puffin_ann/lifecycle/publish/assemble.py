@@ -12,6 +12,7 @@ from pyiceberg.table import Table
 
 from puffin_ann.blobs.changes import tombstone_changes as tombstone_changes_blob
 from puffin_ann.blobs.shards import columns as columns_blob
+from puffin_ann.blobs.shards import identities as identities_blob
 from puffin_ann.blobs.shards import rows as rows_blob
 from puffin_ann.blobs.version import centroid as centroid_blob
 from puffin_ann.blobs.version import coverage as coverage_blob
@@ -178,7 +179,12 @@ def _built(workspace: Workspace) -> VersionContent:
         )
     blobs = {
         shard.shard_id: dict.fromkeys(
-            (engine(version.routing.algorithm).blob_type, *rows_blob.TYPES, columns_blob.TYPE),
+            (
+                engine(version.routing.algorithm).blob_type,
+                *rows_blob.TYPES,
+                identities_blob.TYPE,
+                columns_blob.TYPE,
+            ),
             version.file_of(shard),
         )
         for shard in version.routing.shards

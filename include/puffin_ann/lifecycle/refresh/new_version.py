@@ -13,6 +13,7 @@ from puffin_ann.blobs.changes import tombstone_changes as tombstone_changes_blob
 from puffin_ann.blobs.changes.coverage_changes import CoverageChanges
 from puffin_ann.blobs.changes.tombstone_changes import AddedTombstones
 from puffin_ann.blobs.shards import columns as columns_blob
+from puffin_ann.blobs.shards import identities as identities_blob
 from puffin_ann.blobs.shards import rows as rows_blob
 from puffin_ann.blobs.version import centroid as centroid_blob
 from puffin_ann.blobs.version import coverage as coverage_blob
@@ -189,10 +190,13 @@ def _entry(applied: AppliedShard, base: IndexVersion) -> ShardEntry:
 def _sources(applied: AppliedShard, plan: RefreshPlan, base: IndexVersion) -> Mapping[str, str]:
     has_new_rows = applied.file is not None and rows_blob.TYPE in applied.blobs
     of_engine = DELTA.blob_type if applied.kind == "delta" else engine(plan.algorithm).blob_type
+    # Those before are of other rows where the shard was made anew.
+    has_identities = identities_blob.TYPE in applied.blobs or of_engine not in applied.blobs
     kinds = [
         of_engine,
         *((rows_blob.TYPE,) if has_new_rows else rows_blob.TYPES),
         *([tombstones_blob.TYPE] if applied.tombstones else []),
+        *([identities_blob.TYPE] if has_identities else []),
         *_kinds_of_columns(applied, is_made=of_engine in applied.blobs),
     ]
     before = {shard.shard_id: base.file_of(shard) for shard in base.routing.shards}

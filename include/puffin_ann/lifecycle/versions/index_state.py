@@ -7,6 +7,7 @@ from pyiceberg.table import Table
 
 from puffin_ann.blobs.changes import column_changes as column_changes_blob
 from puffin_ann.blobs.shards import columns as columns_blob
+from puffin_ann.blobs.shards import identities as identities_blob
 from puffin_ann.blobs.shards import rows as rows_blob
 from puffin_ann.blobs.version import tombstones as tombstones_blob
 from puffin_ann.blobs.version.routing import ShardEntry
@@ -117,7 +118,7 @@ def bytes_of(table: Table, version: IndexVersion) -> int:
 
 def _shard(entry: ShardEntry, sizes: Mapping[str, int]) -> ShardState:
     beside = (*rows_blob.TYPES, columns_blob.TYPE, column_changes_blob.TYPE)
-    apart = (*beside, tombstones_blob.TYPE)
+    apart = (*beside, identities_blob.TYPE, tombstones_blob.TYPE)
     return ShardState(
         shard_id=entry.shard_id,
         kind=entry.kind,
@@ -125,6 +126,7 @@ def _shard(entry: ShardEntry, sizes: Mapping[str, int]) -> ShardState:
         tombstones=entry.tombstones,
         bytes=sum(size for kind, size in sizes.items() if kind not in apart) or entry.bytes,
         rows_bytes=sum(sizes.get(kind, 0) for kind in beside),
+        identity_bytes=sizes.get(identities_blob.TYPE, 0),
         tombstone_bytes=sizes.get(tombstones_blob.TYPE, 0),
     )
 

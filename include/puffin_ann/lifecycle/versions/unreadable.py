@@ -12,6 +12,7 @@ import numpy as np
 from pyiceberg.io import FileIO
 from pyroaring import BitMap64
 
+from puffin_ann.blobs.shards import identities as identities_blob
 from puffin_ann.blobs.shards import rows as rows_blob
 from puffin_ann.blobs.version import partitions as partitions_blob
 from puffin_ann.blobs.version.partitions import Partitions
@@ -22,7 +23,7 @@ from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.search.cache.local_cache import LocalCache
 from puffin_ann.search.included.arrow_values import check_values
 from puffin_ann.search.included.kept_columns import READERS
-from puffin_ann.search.shards.opening.blobs import shard_blobs
+from puffin_ann.search.shards.opening.blobs import identities_of, shard_blobs
 from puffin_ann.search.shards.opening.load import LoadedShard, load_shard
 from puffin_ann.search.version.consistency import check_cells
 from puffin_ann.search.version.index_files import BlobPlace
@@ -175,7 +176,7 @@ def _check_columns(io: FileIO, version: IndexVersion, shard: ShardEntry) -> None
 def _check_rows_blob(
     io: FileIO, version: IndexVersion, shard: ShardEntry, cells: Partitions | None
 ) -> None:
-    """Hold all of a rows blob to its checksums: searches leave out identities, refreshes do not.
+    """Hold where rows are, and their identities, to checksums: searches leave these out.
 
     Raises:
         FormatError: a section is damaged, or rows are in the order of cells that lie elsewhere.
@@ -185,6 +186,9 @@ def _check_rows_blob(
         reader = rows_blob.open_reader(shard_blobs(files, version, shard).rows.open())
         try:
             reader.verify()
+            apart = identities_of(files, version, shard)
+            if apart is not None:
+                identities_blob.open_reader(apart.open(), shard.rows).verify()
         except FormatError as error:
             raise type(error)(f"{where}: {error}") from None
         starts = rows_blob.read_cells(reader, shard.rows)

@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from puffin_ann.blobs.shards import identities as identities_blob
 from puffin_ann.blobs.shards import rows as rows_blob
 from puffin_ann.errors import ColumnNotFoundError
 from puffin_ann.lifecycle.report.plan import preview
@@ -35,12 +36,14 @@ def test_the_state_counts_every_byte_of_the_index_once(indexed):
     state = state_of(indexed, version)
     with open_puffin(indexed.io, version.path) as reader:
         blobs = reader.metadata.blobs
-        identity = sum(blob.length for blob in reader.find(rows_blob.TYPE))
+        located = sum(blob.length for blob in reader.find(rows_blob.TYPE))
+        identified = sum(blob.length for blob in reader.find(identities_blob.TYPE))
     assert sum(shard.rows for shard in state.shards) == state.rows == 60
     assert sum(shard.all_bytes for shard in state.shards) + state.other_bytes == sum(
         blob.length for blob in blobs
     )
-    assert sum(shard.rows_bytes for shard in state.shards) == identity
+    assert sum(shard.rows_bytes for shard in state.shards) == located
+    assert sum(shard.identity_bytes for shard in state.shards) == identified >= 16 * state.rows
     assert (state.fingerprint, state.base_snapshot_id) == (
         builds.declaration().fingerprint(),
         version.coverage.base_snapshot_id,

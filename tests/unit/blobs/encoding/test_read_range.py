@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from puffin_ann.blobs.encoding import block_sums
 from puffin_ann.blobs.encoding.block_sums import BLOCK_BYTES, ENTRY, HEAD, BlockSums, Summed
 from puffin_ann.blobs.encoding.container import ContainerReader, ContainerWriter, length_of
-from puffin_ann.blobs.shards import graph, rows
+from puffin_ann.blobs.shards import graph, identities
 from puffin_ann.errors import BlobFormatError, ChecksumError, FormatError
 from puffin_ann.puffin import PuffinReader, PuffinWriter
 from tests.support.indexes.blob_samples import LONG_ROWS, same, sample_graph, written
@@ -289,8 +289,8 @@ def test_vectors_of_a_shard_are_read_by_ranges_out_of_its_file(tmp_path):
 
 
 def test_checksums_of_blocks_take_a_fortieth_of_a_per_cent():
-    blob = written(rows.write, LONG_ROWS)
-    container = rows.open_reader(io.BytesIO(blob))
+    blob = written(identities.write, LONG_ROWS.identities)
+    container = identities.open_reader(io.BytesIO(blob))
     container.verify()
     assert list(container.sections)[-1] == block_sums.KIND
     large = length_of([56, 1 << 26, 1 << 28], by_ranges=True)

@@ -21,7 +21,7 @@ from puffin_ann.search.version import consistency
 from puffin_ann.search.version.consistency import CoveredRows, check_rows, check_shards_have_cells
 from puffin_ann.search.version.row_locators import Locators
 from tests.support.falsified.mutation import assemble, sections_of
-from tests.support.indexes import rows_v1_writer
+from tests.support.indexes import rows_v1_writer, rows_with_identities
 from tests.support.indexes.blob_samples import sample_rows
 
 FILES = CoveredFiles.of(
@@ -159,7 +159,7 @@ def test_more_rows_than_there_must_be_are_refused_before_they_are_decoded():
 
 
 def test_identities_that_the_head_denies_are_refused():
-    denied(rows_blob.write, rows_blob, "identity", 2, "identities")
+    denied(rows_with_identities.write, rows_blob, "identity", 2, "identities")
 
 
 def test_a_permutation_that_the_head_denies_is_refused():

@@ -3,13 +3,12 @@
 import time
 from collections.abc import Set
 
-from puffin_ann.blobs.shards import rows as rows_blob
 from puffin_ann.engines.delta import DELTA
+from puffin_ann.lifecycle.build.shard import write_rows
 from puffin_ann.lifecycle.documents.refresh import AppliedShard, Changes
 from puffin_ann.lifecycle.ingest.included_columns import write_included
 from puffin_ann.lifecycle.refresh.apply_changes.load_rows import fetch_new
 from puffin_ann.lifecycle.refresh.apply_changes.made_shard import Made, stage_made
-from puffin_ann.lifecycle.refresh.apply_changes.remap import write_rows
 from puffin_ann.lifecycle.runtime.scratch import new_folder, scratch_folder
 from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.search.version.index_version import IndexVersion
@@ -55,7 +54,7 @@ def make_delta(
         with encoded.open("wb") as out:
             DELTA.encode(built, out)
         rows = fresh.rows.located
-        blobs = {DELTA.blob_type: encoded, rows_blob.TYPE: write_rows(rows, scratch)}
+        blobs = {DELTA.blob_type: encoded, **write_rows(rows, scratch)}
         blobs |= write_included(workspace, rows, scratch)
         return stage_made(
             workspace, shard_id, Made("delta", rows, blobs, added=len(rows)), began=began

@@ -6,7 +6,6 @@ No vector is read, and only the blobs that change are made.
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -17,18 +16,16 @@ from puffin_ann.blobs.shards import rows as rows_blob
 from puffin_ann.blobs.shards.rows import Rows
 from puffin_ann.blobs.version import tombstones as tombstones_blob
 from puffin_ann.blobs.version.routing import ShardEntry
-from puffin_ann.lifecycle.build.shard import stage_shard
+from puffin_ann.lifecycle.build.shard import stage_shard, write_rows
 from puffin_ann.lifecycle.documents.refresh import AppliedShard, Changes, RemovedRowsOfShard
 from puffin_ann.lifecycle.refresh.apply_changes.added_tombstones import added_tombstones
 from puffin_ann.lifecycle.refresh.apply_changes.changed_columns import column_changes
 from puffin_ann.lifecycle.refresh.read_changes.relocated_rows import Relocations
-from puffin_ann.lifecycle.refresh.read_changes.removed_rows import DeletedRows, read_shard
+from puffin_ann.lifecycle.refresh.read_changes.removed_rows import DeletedRows
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes
+from puffin_ann.search.shards.opening.rows import Wanted, read_rows
 from puffin_ann.search.version.index_version import IndexVersion
-
-ROWS_IN_MEMORY = 1 << 20
-"""Rows of a shard whose blob, about 20 bytes each, is not worth a temporary file."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +46,27 @@ class ShardRows:
 
 
 def rows_now(
-    workspace: Workspace, version: IndexVersion, shard: ShardEntry, changes: Changes
+    workspace: Workspace,
+    version: IndexVersion,
+    shard: ShardEntry,
+    changes: Changes,
+    *,
+    identities: Wanted = "all",
 ) -> ShardRows:
-    """Return the rows of a shard, relocated and deleted ones as they are in the new version."""
-    rows, already_deleted = read_shard(workspace.table.io, version, shard)
+    """Return the rows of a shard, relocated and deleted ones as they are in the new version.
+
+    Args:
+        workspace: of the run.
+        version: that is refreshed.
+        shard: of it.
+        changes: removed and relocated rows.
+        identities: of its rows that are read.
+
+    Raises:
+        FormatError: a blob is missing or broken, or says what another contradicts.
+    """
+    with version.files(workspace.table.io) as files:
+        rows, already_deleted = read_rows(files, version, shard, identities=identities)
     removed = next(
         (
             rows_of_shard
@@ -123,10 +137,13 @@ def _may_clash(rows: Rows) -> bool:
 def update_rows_and_tombstones(
     workspace: Workspace, version: IndexVersion, shard: ShardEntry, changes: Changes
 ) -> AppliedShard:
-    """Write a shard's tombstones and, if rows were relocated, its rows blob; the others stay."""
+    """Write a shard's tombstones and, if rows were relocated, its rows blob; the others stay.
+
+    Identities do not change; those that stand in the rows blob move to a blob of their own.
+    """
     began = time.monotonic()
     if any(relocation.shard_id == shard.shard_id for relocation in changes.relocations):
-        now = rows_now(workspace, version, shard, changes)
+        now = rows_now(workspace, version, shard, changes, identities="to move")
         deleted, rows, before = np.flatnonzero(now.deleted), now.rows, now.already_deleted
     else:
         rows = None
@@ -149,14 +166,9 @@ def update_rows_and_tombstones(
         return AppliedShard.kept(shard).model_copy(update={"seconds": time.monotonic() - began})
     with ExitStack() as stack:
         blobs: dict[str, Path | bytes] = {}
-        if rows is not None and len(rows) <= ROWS_IN_MEMORY:
-            buffer = BytesIO()
-            rows_blob.write(rows, buffer)
-            blobs[rows_blob.TYPE] = buffer.getvalue()
-        elif rows is not None:
-            folder = stack.enter_context(scratch_folder(f"shard-{shard.shard_id}"))
-            blobs[rows_blob.TYPE] = write_rows(rows, folder)
         if rows is not None:
+            folder = stack.enter_context(scratch_folder(f"shard-{shard.shard_id}"))
+            blobs |= write_rows(rows, folder)
             blobs |= column_changes(workspace, version, shard, rows, now.deleted)
         if tombstones_changed and len(deleted):
             added = added_tombstones(version, shard, before, deleted)
@@ -176,14 +188,6 @@ def update_rows_and_tombstones(
             seconds=time.monotonic() - began,
             added_tombstones=added,
         )
-
-
-def write_rows(rows: Rows, folder: Path) -> Path:
-    """Write a rows blob to a file of a folder."""
-    path = folder / "rows.blob"
-    with path.open("wb") as out:
-        rows_blob.write(rows, out)
-    return path
 
 
 def write_tombstones(deleted: NDArray[np.int64], folder: Path) -> Path:

@@ -20,7 +20,7 @@ from puffin_ann.blobs.version.routing import ShardEntry
 from puffin_ann.engines import ShardEngine, engine
 from puffin_ann.errors import FormatError, RecallTooLowError
 from puffin_ann.lifecycle.build.cell_order import ShardCells
-from puffin_ann.lifecycle.build.shard import of_engine
+from puffin_ann.lifecycle.build.shard import of_engine, write_rows
 from puffin_ann.lifecycle.documents.refresh import (
     AppliedShard,
     Changes,
@@ -42,7 +42,6 @@ from puffin_ann.lifecycle.refresh.apply_changes.remap import (
     rows_now,
     set_aside_clashes,
     update_rows_and_tombstones,
-    write_rows,
     write_tombstones,
 )
 from puffin_ann.lifecycle.refresh.apply_changes.table_vectors import (
@@ -204,7 +203,7 @@ class ShardRewriter:
             return None, judged.before
         blobs = {
             self._made_by.blob_type: encoded,
-            rows_blob.TYPE: write_rows(set_aside_clashes(rows, deleted), scratch),
+            **write_rows(set_aside_clashes(rows, deleted), scratch),
         }
         blobs |= write_included(
             self.workspace,
@@ -258,7 +257,7 @@ class ShardRewriter:
         if judged.loses:
             return self._refused(shard, now, len(order), judged, began)
         rows = replace(rows.take(order), cells=CellStarts.of(cells[order]))
-        blobs = {self._made_by.blob_type: encoded, rows_blob.TYPE: write_rows(rows, scratch)}
+        blobs = {self._made_by.blob_type: encoded, **write_rows(rows, scratch)}
         columns = None
         if now is not None:
             columns = Before(self.version, shard, _ordinals(live, len(order))[order])

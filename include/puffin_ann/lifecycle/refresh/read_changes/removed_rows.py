@@ -7,10 +7,8 @@ from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
-from pyiceberg.io import FileIO
 
 from puffin_ann.ann.core import blas
-from puffin_ann.blobs.shards.rows import Rows
 from puffin_ann.blobs.version.routing import ShardEntry
 from puffin_ann.lake.read.diff.coverage_diff import ALL
 from puffin_ann.lifecycle.documents.refresh import RemovedRowsOfShard
@@ -22,7 +20,6 @@ from puffin_ann.lifecycle.refresh.read_changes.rewritten_files import (
 )
 from puffin_ann.lifecycle.runtime.workspace import Workspace, arrays_from_bytes, arrays_to_bytes
 from puffin_ann.search.shards.opening.deleted_rows import DeletedOfShard, Suspects, find_deleted
-from puffin_ann.search.shards.opening.rows import read_rows
 from puffin_ann.search.version.index_version import IndexVersion
 from puffin_ann.search.version.row_locators import MaskedRows
 from puffin_ann.search.version.snapshot_view import SnapshotView
@@ -116,18 +113,6 @@ def bucket_of(identities: NDArray[np.uint64], buckets: int) -> NDArray[np.int64]
     return ((identities[:, 0] >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)).astype(
         np.int64
     )
-
-
-def read_shard(
-    io: FileIO, version: IndexVersion, shard: ShardEntry
-) -> tuple[Rows, NDArray[np.int64]]:
-    """Read a shard's rows blob, and the ordinals of its tombstones.
-
-    Raises:
-        FormatError: a blob is missing or broken, or says what another contradicts.
-    """
-    with version.files(io) as files:
-        return read_rows(files, version, shard)
 
 
 def find_removed_rows(

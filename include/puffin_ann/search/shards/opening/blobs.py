@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pyroaring import BitMap
 
 from puffin_ann.blobs.encoding import stored_vectors
+from puffin_ann.blobs.shards import identities as identities_blob
 from puffin_ann.blobs.shards import rows as rows_blob
 from puffin_ann.blobs.version import tombstones as tombstones_blob
 from puffin_ann.blobs.version.routing import ShardEntry
@@ -75,3 +76,20 @@ def shard_blobs(files: VersionFiles, version: IndexVersion, shard: ShardEntry) -
         )
     rows = files.only(rows_blob.TYPES, number, file)
     return ShardBlobs(found, rows, tombstones[0] if tombstones else None, added)
+
+
+def identities_of(
+    files: VersionFiles, version: IndexVersion, shard: ShardEntry
+) -> StoredBlob | None:
+    """Return the blob with the identities of a shard's rows; None: the rows blob may have them.
+
+    Raises:
+        PuffinFormatError: there are several.
+    """
+    found = files.find(identities_blob.TYPE, shard.shard_id, shard.file)
+    if len(found) > 1:
+        raise PuffinFormatError(
+            f"{version.file_of(shard)}: shard {shard.shard_id} of index {version.index!r}: "
+            f"{len(found)} identities blobs"
+        )
+    return found[0] if found else None

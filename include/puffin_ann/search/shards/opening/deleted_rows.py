@@ -7,10 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.core.memmap import read_only
+from puffin_ann.blobs.encoding.container import ContainerReader
+from puffin_ann.blobs.shards import identities as identities_blob
 from puffin_ann.blobs.shards import rows as rows_blob
 from puffin_ann.blobs.shards.rows import Rows
 from puffin_ann.blobs.version.routing import ShardEntry
-from puffin_ann.search.shards.opening.blobs import shard_blobs
+from puffin_ann.search.shards.opening.blobs import identities_of, shard_blobs
 from puffin_ann.search.shards.opening.rows import LARGE, read_tombstones
 from puffin_ann.search.version.consistency import CoveredRows, check_counts, check_places
 from puffin_ann.search.version.index_files import VersionFiles
@@ -132,7 +134,7 @@ def find_deleted(
     is_large = blobs.rows.metadata.length > LARGE
     # To leave the identities out takes a few reads more, in turn.
     content = blobs.rows.open() if is_large else BytesIO(blobs.rows.read())
-    rows = rows_blob.read(content, shard.rows, identities=identities and not is_large)
+    rows = rows_blob.read(content, shard.rows, identities=False)
     deleted = read_tombstones(blobs, shard)
     where = f"{version.file_of(shard)}: shard {shard.shard_id}"
     check_counts(where, shard, len(rows), deleted)
@@ -144,12 +146,34 @@ def find_deleted(
     masked = locators.masked(suspects.masked)
     newly = ordinals[:0] if masked is None else ordinals[masked & ~is_deleted[ordinals]]
     found = None
-    if identities and rows.identity_kind == "hash":
+    if identities:
         wanted = np.concatenate([newly, deleted])
-        if rows.identities is not None:
-            found = rows.identities[wanted]
-        elif is_large:
-            found = rows_blob.read_identities(rows_blob.open_reader(content), len(rows), wanted)
+        found = _identities(files, version, shard, rows_blob.open_reader(content), wanted)
     columns = (rows.file_ids, rows.row_groups, rows.offsets)
     places = np.stack([column[newly] for column in columns], axis=1).astype(np.uint32)
     return DeletedOfShard(newly, deleted, places, found)
+
+
+def _identities(
+    files: VersionFiles,
+    version: IndexVersion,
+    shard: ShardEntry,
+    rows: ContainerReader,
+    ordinals: NDArray[np.int64],
+) -> NDArray[np.uint64] | None:
+    """Return `(m, 2) uint64`, the identities of some rows; None if they have none to be found by.
+
+    Args:
+        files: of the version.
+        version: of the index.
+        shard: of it.
+        rows: its rows blob, which earlier releases wrote them to.
+        ordinals: (m,) int64.
+    """
+    apart = identities_of(files, version, shard)
+    if apart is None:
+        return rows_blob.read_identities(rows, shard.rows, ordinals)
+    is_large = apart.metadata.length > LARGE
+    content = apart.open() if is_large else BytesIO(apart.read())
+    reader = identities_blob.open_reader(content, shard.rows)
+    return identities_blob.read_some(reader, shard.rows, ordinals)

@@ -3,47 +3,58 @@
 from collections.abc import Set
 from dataclasses import replace
 from io import BytesIO
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 from pyroaring import BitMap
 
+from puffin_ann.blobs.shards import identities as identities_blob
 from puffin_ann.blobs.shards import rows as rows_blob
 from puffin_ann.blobs.shards.rows import Rows
 from puffin_ann.blobs.version import tombstones as tombstones_blob
 from puffin_ann.blobs.version.coverage import Coverage, CoveredFile
 from puffin_ann.blobs.version.routing import ShardEntry
 from puffin_ann.errors import BlobFormatError, FormatError, ObjectMissingError
-from puffin_ann.search.shards.opening.blobs import ShardBlobs, shard_blobs
+from puffin_ann.search.shards.opening.blobs import ShardBlobs, identities_of, shard_blobs
 from puffin_ann.search.version.consistency import check_rows
 from puffin_ann.search.version.index_files import VersionFiles
 from puffin_ann.search.version.index_version import IndexVersion
 from puffin_ann.search.version.row_locators import Locators
 
 LARGE = 4 << 20
-"""Bytes of a rows blob of which identities are left out, where they are not wanted."""
+"""Bytes of a blob of which identities are left out, where they are not wanted."""
+
+Wanted = Literal["all", "to move", "none"]
+"""Which identities of a shard's rows are read: those that stand in its rows blob, as earlier
+releases wrote them, are to move to a blob of their own whenever it is written anew."""
 
 
 def read_rows(
-    files: VersionFiles, version: IndexVersion, shard: ShardEntry, *, identities: bool = True
+    files: VersionFiles, version: IndexVersion, shard: ShardEntry, *, identities: Wanted
 ) -> tuple[Rows, NDArray[np.int64]]:
-    """Read a shard's rows blob, and the ordinals of its tombstones.
+    """Read where a shard's rows are, and the ordinals of its tombstones.
 
     Args:
         files: of the version.
         version: of the index.
         shard: of it.
-        identities: read those of the rows, too.
+        identities: of the rows that are read, too.
 
     Raises:
         FormatError: a blob is missing or broken, or says what another contradicts.
     """
     blobs = shard_blobs(files, version, shard)
+    apart = None if identities == "none" else identities_of(files, version, shard)
+    inside = identities != "none" and apart is None
     is_large = blobs.rows.metadata.length > LARGE
     # To leave the identities out takes a few reads more, in turn.
-    content = blobs.rows.open() if is_large and not identities else BytesIO(blobs.rows.read())
-    rows = rows_blob.read(content, shard.rows, identities=identities)
+    content = blobs.rows.open() if is_large and not inside else BytesIO(blobs.rows.read())
+    rows = rows_blob.read(content, shard.rows, identities=inside)
+    if apart is not None and identities == "all":
+        found = identities_blob.read(BytesIO(apart.read()), shard.rows)
+        rows = replace(rows, identities=found)
     deleted = read_tombstones(blobs, shard)
     where = f"{version.file_of(shard)}: shard {shard.shard_id}"
     check_rows(where, shard, version.covered, Locators.of(rows), deleted)
@@ -120,7 +131,7 @@ def _live_rows(files: VersionFiles, version: IndexVersion, numbers: Set[int]) ->
     live = 0
     for shard in version.routing.shards:
         if shard.shard_id in numbers:
-            rows, deleted = read_rows(files, version, shard, identities=False)
+            rows, deleted = read_rows(files, version, shard, identities="none")
             _add_live_rows(found, version, shard, rows, deleted)
             live += shard.rows - shard.tombstones
     if sum(map(len, found)) != live:
@@ -138,7 +149,7 @@ def _not_in_others(
     for shard in version.routing.shards:
         if shard.shard_id not in lost:
             try:
-                found = read_rows(files, version, shard, identities=False)
+                found = read_rows(files, version, shard, identities="none")
             except (FormatError, ObjectMissingError):
                 left_out.add(shard.shard_id)
                 continue

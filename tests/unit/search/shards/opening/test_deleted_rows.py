@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
+from puffin_ann.blobs.encoding.container import ContainerReader
+from puffin_ann.blobs.shards import identities as identities_blob
 from puffin_ann.blobs.shards import rows as rows_blob
 from puffin_ann.blobs.shards.rows import Rows
 from puffin_ann.blobs.version.coverage import CoveredFile, CoveredFiles
@@ -16,6 +18,7 @@ from puffin_ann.search.shards.opening.deleted_rows import Suspects
 from puffin_ann.search.version import consistency
 from puffin_ann.search.version.consistency import CoveredRows
 from puffin_ann.search.version.row_locators import Locators, MaskedRows
+from tests.support.indexes import rows_with_identities
 
 GROUPS = {2: (4, 6), 3: (), 7: (5,), 8: (3, 1, 9), 2**32 - 9: (2,)}
 COUNTS = {file: sum(groups) for file, groups in GROUPS.items()}
@@ -96,25 +99,30 @@ def test_identities_of_some_rows_are_those_of_the_blob(wanted, monkeypatch):
     count = 10_000
     identities = np.random.default_rng(1).integers(0, 2**63, (count, 2)).astype(np.uint64)
     numbers = np.arange(count, dtype=np.uint32)
-    blob = io.BytesIO()
-    rows_blob.write(Rows(numbers * 0, numbers * 0, numbers, identities), blob)
-    monkeypatch.setattr(rows_blob, "NEAR_ROWS", 100)
-    reader = rows_blob.open_reader(blob)
+    monkeypatch.setattr(identities_blob, "NEAR_ROWS", 100)
+    earlier, apart = io.BytesIO(), io.BytesIO()
+    rows_with_identities.write(Rows(numbers * 0, numbers * 0, numbers, identities), earlier)
+    identities_blob.write(identities, apart)
     reads = []
-    read_range = type(reader).read_range
+    read_range = ContainerReader.read_range
     monkeypatch.setattr(
-        type(reader),
+        ContainerReader,
         "read_range",
         lambda self, *range_: reads.append(range_) or read_range(self, *range_),
     )
 
-    found = rows_blob.read_identities(reader, count, np.array(wanted, np.int64))
+    for module, blob in (
+        (rows_blob.read_identities, rows_blob.open_reader(earlier)),
+        (identities_blob.read_some, identities_blob.open_reader(apart, count)),
+    ):
+        reads.clear()
+        found = module(blob, count, np.array(wanted, np.int64))
 
-    assert np.array_equal(found, identities[wanted])
-    assert len(reads) <= rows_blob.RANGES
+        assert np.array_equal(found, identities[wanted])
+        assert len(reads) <= identities_blob.RANGES
 
 
-def test_a_blob_without_identities_gives_none():
+def test_a_rows_blob_without_identities_gives_none():
     blob = io.BytesIO()
     rows_blob.write(Rows(*np.zeros((3, 1), np.uint32)), blob)
 
