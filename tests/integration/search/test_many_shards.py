@@ -18,6 +18,7 @@ from puffin_ann.blobs.changes.coverage_changes import CoverageChanges
 from puffin_ann.blobs.changes.tombstone_changes import AddedTombstones
 from puffin_ann.blobs.encoding.container import fingerprint
 from puffin_ann.blobs.shards import graph as graph_blob
+from puffin_ann.blobs.shards import identities as identities_blob
 from puffin_ann.blobs.shards import rows as rows_blob
 from puffin_ann.blobs.version import coverage as coverage_blob
 from puffin_ann.blobs.version import directory as directory_blob
@@ -142,8 +143,8 @@ def refreshed(before):
 
 def in_packs(rng, coverage_file, stored):
     """The directory: the blobs of all shards, in a few files, cells and coverage blob."""
-    packs = [NamedFile(f"ann-words-0-n0-{number}.puffin", 2**44) for number in range(PACKS)]
-    kinds = (graph_blob.TYPE, rows_blob.TYPE, tombstones_blob.TYPE)
+    packs = [NamedFile(f"ann-words-0-n0-{number}.puffin", 2**45) for number in range(PACKS)]
+    kinds = (graph_blob.TYPE, rows_blob.TYPE, identities_blob.TYPE, tombstones_blob.TYPE)
     names = [(kind, shard) for shard in range(SHARDS) for kind in kinds]
     digests = rng.integers(0, 256, (len(names), 32), np.uint8)
     lengths = rng.integers(2**16, 2**30, len(names)) // 64 * 64

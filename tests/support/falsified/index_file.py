@@ -10,7 +10,7 @@ import numpy as np
 
 from puffin_ann.blobs.changes import column_changes, coverage_changes, tombstone_changes
 from puffin_ann.blobs.encoding.container import fingerprint
-from puffin_ann.blobs.shards import columns, delta, graph, hnsw, ivf, rows
+from puffin_ann.blobs.shards import columns, delta, graph, hnsw, identities, ivf, rows
 from puffin_ann.blobs.version import centroid, coverage, directory, partitions, routing, tombstones
 from puffin_ann.puffin import PuffinReader
 from puffin_ann.puffin.metadata import BlobMetadata
@@ -29,6 +29,7 @@ MODULES = {
         directory,
         graph,
         hnsw,
+        identities,
         ivf,
         partitions,
         routing,
