@@ -1,4 +1,4 @@
-"""Rows that move keep their identities where these are, and those in rows blobs move out of them."""
+"""Rows that move leave identities where these are; those in rows blobs move to their own blob."""
 
 from contextlib import contextmanager
 

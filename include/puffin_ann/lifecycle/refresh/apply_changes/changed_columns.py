@@ -27,6 +27,9 @@ from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.search.included.kept_columns import KeptBlob, KeptColumns, locators_at
 from puffin_ann.search.version.index_version import IndexVersion
 
+ORDINAL_BYTES = 4
+"""Of a row in a blob of changes, beside what it takes in one of all rows."""
+
 
 def column_changes(
     workspace: Workspace,
@@ -55,17 +58,19 @@ def column_changes(
         ordinals = np.flatnonzero(~deleted & ~_as_kept(kept, whole[0], rows))
         if not len(ordinals):
             return {}
-        some, before = rows.take(ordinals), Before(version, shard, ordinals)
-        columns = read_included(workspace, some, before)
-        if not columns:
-            return {}
+        size = whole[0].place.metadata.length
         written = sum(reader.written_by_now for reader in changed)
-        out = BytesIO()
-        values = ShardColumns(locators_of(some), columns)
-        changes = ColumnChanges(ordinals.astype(np.uint32), values, written)
-        length = column_changes_blob.write(changes, out)
-        if written + length <= whole[0].place.metadata.length:
-            return {column_changes_blob.TYPE: out.getvalue()}
+        # Values that are to be written anew in any case are not read twice.
+        if written + len(ordinals) * (size / len(rows) + ORDINAL_BYTES) <= size:
+            some, before = rows.take(ordinals), Before(version, shard, ordinals)
+            columns = read_included(workspace, some, before)
+            if not columns:
+                return {}
+            out = BytesIO()
+            values = ShardColumns(locators_of(some), columns)
+            changes = ColumnChanges(ordinals.astype(np.uint32), values, written)
+            if written + column_changes_blob.write(changes, out) <= size:
+                return {column_changes_blob.TYPE: out.getvalue()}
         ordinals = np.arange(len(rows))
     here = set_aside(rows, np.flatnonzero(deleted))
     columns = read_included(workspace, here, Before(version, shard, ordinals))
