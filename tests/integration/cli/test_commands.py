@@ -25,7 +25,7 @@ def test_inspect_shows_any_puffin_file(cli, keyed, tmp_path):
     found = json.loads(out)
     assert code == 0
     blobs = {blob["type"]: blob for blob in found["blobs"]}
-    kinds = ("routing-v1", "partitions-v1", "coverage-v1", "graph-v1", "rows-v2")
+    kinds = ("routing-v1", "partitions-v1", "coverage-v1", "graph-v1", "rows-v2", "identities-v1")
     assert set(blobs) == {f"puffin-ann-{kind}" for kind in kinds}
     assert blobs["puffin-ann-routing-v1"]["content"]["head"]["shards"] == 2
     code, out, _ = cli("inspect", path.removeprefix("file://"))
