@@ -1,8 +1,8 @@
-"""The identities blob: by which the rows of a shard are found again in other files.
+"""The identities blob: what finds the rows of a shard again in other files, by ordinal.
 
-Apart from the rows blob: an identity is 16 bytes of every row that stay what they are as long as
-the shard's ordinals do, while places change whenever an engine writes rows anew. Rows blobs that
-earlier releases wrote have the section themselves.
+Apart from the rows blob, since an engine that writes rows anew changes their places and not what
+they are: so 16 bytes of each row stay where they are. Rows blobs that earlier releases wrote have
+the section themselves.
 """
 
 from typing import BinaryIO
