@@ -27,8 +27,8 @@ from puffin_ann.lifecycle.runtime.workspace import Workspace
 from puffin_ann.search.included.kept_columns import KeptBlob, KeptColumns, locators_at
 from puffin_ann.search.version.index_version import IndexVersion
 
-ORDINAL_BYTES = 4
-"""Of a row in a blob of changes, beside what it takes in one of all rows."""
+MORE_BYTES = 3
+"""Of a row in a blob of changes, at least, beside what it takes in one of all rows: an ordinal."""
 
 
 def column_changes(
@@ -61,7 +61,7 @@ def column_changes(
         size = whole[0].place.metadata.length
         written = sum(reader.written_by_now for reader in changed)
         # Values that are to be written anew in any case are not read twice.
-        if written + len(ordinals) * (size / len(rows) + ORDINAL_BYTES) <= size:
+        if written + len(ordinals) * (size / len(rows) + MORE_BYTES) <= size:
             some, before = rows.take(ordinals), Before(version, shard, ordinals)
             columns = read_included(workspace, some, before)
             if not columns:
