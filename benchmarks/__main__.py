@@ -15,6 +15,7 @@ from rich.table import Table
 
 from benchmarks.failures import CannotMeasureError
 from benchmarks.results import Result, kept, machine, save, saved
+from puffin_ann.compilation.compile import NATIVE, compile_kernels
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
 console = Console(width=None if sys.stdout.isatty() else 160)
@@ -103,6 +104,9 @@ def run(
     unknown = [part for part in wanted if part not in known]
     if unknown:
         raise typer.BadParameter(f"no family {unknown[0]!r}; there are: {', '.join(known)}")
+    if not quick:
+        # What is compiled at its first use would be measured with it.
+        compile_kernels([NATIVE])
     for family in wanted:
         if not as_json:
             console.print(f"[bold]== {family}[/bold]")
