@@ -17,7 +17,7 @@ from puffin_ann.blobs.shards import rows as rows_blob
 from puffin_ann.blobs.version import partitions as partitions_blob
 from puffin_ann.blobs.version.partitions import Partitions
 from puffin_ann.blobs.version.routing import ShardEntry
-from puffin_ann.errors import FormatError, ObjectMissingError
+from puffin_ann.errors import FormatError, ObjectMissingError, PuffinFormatError
 from puffin_ann.lake.store.objects import FOLDER, object_length
 from puffin_ann.lifecycle.runtime.scratch import scratch_folder
 from puffin_ann.search.cache.local_cache import LocalCache
@@ -187,6 +187,9 @@ def _check_rows_blob(
         try:
             reader.verify()
             apart = identities_of(files, version, shard)
+            if apart is None and shard.kind == "delta" and "iden" not in reader:
+                # Rows of deltas go into shards with their identities.
+                raise PuffinFormatError("no blob has the identities of its rows")
             if apart is not None:
                 identities_blob.open_reader(apart.open(), shard.rows).verify()
         except FormatError as error:

@@ -170,6 +170,8 @@ def _identities(
         rows: its rows blob, which earlier releases wrote them to.
         ordinals: (m,) int64.
     """
+    if not len(ordinals):
+        return np.zeros((0, 2), np.uint64)
     apart = identities_of(files, version, shard)
     if apart is None:
         return rows_blob.read_identities(rows, shard.rows, ordinals)
