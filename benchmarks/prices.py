@@ -279,8 +279,9 @@ def rows_of(mode: str, data: DataSet, hours: Sequence[Hour]) -> list[Row]:
             least=of_moved / values,
             aim=of_moved / values / 2,
             below=True,
-            note=f"the bound is what {LOCATED_BYTES} bytes of locator and identity and "
-            f"{VALUE_BYTES} of the value take of each row that moved, {of_moved:,} bytes",
+            note=f"the bound is what {LOCATED_BYTES} bytes, as a locator and an identity have, and "
+            f"{VALUE_BYTES} of the value take of each row that moved, {of_moved:,} bytes; "
+            "identities are not among what is written",
         ),
     ]
 

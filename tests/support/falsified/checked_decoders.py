@@ -86,9 +86,13 @@ def read_rows(data, _folder):
     return value
 
 
+IDENTIFIED = 300
+"""Rows of which identities are decoded."""
+
+
 def read_identities(data, _folder):
-    value = identities.read(io.BytesIO(data))
-    assert value.shape == (len(value), 2)
+    value = identities.read(io.BytesIO(data), IDENTIFIED)
+    assert value.shape == (IDENTIFIED, 2)
     return value.tolist()
 
 

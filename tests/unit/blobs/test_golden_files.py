@@ -149,6 +149,8 @@ def read_blob(type, content, folder):
         folder.mkdir()
         module.unpack(io.BytesIO(content), folder)
         return module.open(folder)
+    if module is identities:
+        return module.read(io.BytesIO(content), len(LONG_ROWS))
     return module.decode(content) if hasattr(module, "decode") else module.read(io.BytesIO(content))
 
 
@@ -169,11 +171,8 @@ def test_every_blob_ever_written_is_read(file, tmp_path):
                 (blob,) = reader.find(partitions.TYPE, index="golden")
                 cells = routing.decode_cells(value, reader.read(blob))
                 value = dataclasses.replace(value, cells=cells)
-            assert (
-                same(value, expected)
-                if type == identities.TYPE
-                else (value == expected or same(value, expected))
-            )
+            is_array = type == identities.TYPE
+            assert (not is_array and value == expected) or same(value, expected)
         (foreign,) = reader.find("apache-datasketches-theta-v1", ndv="17")
         assert reader.read(foreign) == b"not a real sketch"
 

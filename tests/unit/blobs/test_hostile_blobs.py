@@ -16,6 +16,7 @@ from puffin_ann.blobs.encoding import bitmaps, kernels, strings
 from puffin_ann.blobs.shards import columns, delta, graph, hnsw, identities, ivf, rows, rows_v1
 from puffin_ann.blobs.version import centroid, coverage, directory, partitions, routing, tombstones
 from tests.support.falsified.checked_decoders import (
+    IDENTIFIED,
     read_centroid,
     read_column_changes,
     read_columns,
@@ -82,7 +83,7 @@ TARGETS = {
     "rows": (rows, written(rows.write, sample_rows(300)), read_rows),
     "identities": (
         identities,
-        written(identities.write, sample_rows(300).identities),
+        written(identities.write, sample_rows(IDENTIFIED).identities),
         read_identities,
     ),
     "rows with identities": (

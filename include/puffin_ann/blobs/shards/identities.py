@@ -43,32 +43,31 @@ def write(identities: NDArray[np.uint64], out: Sink) -> int:
     return writer.finish()
 
 
-def open_reader(source: BinaryIO, rows: int | None = None) -> ContainerReader:
+def open_reader(source: BinaryIO, rows: int) -> ContainerReader:
     """Return the sections of an identities blob.
 
     Args:
         source: the blob.
-        rows: how many there must be; any number, if None.
+        rows: how many there must be.
 
     Raises:
         BlobFormatError: it is no such blob, or that of another number of rows.
     """
     reader = ContainerReader(source, KIND)
     count = int(reader.record("head", HEAD)["rows"])
-    if rows is not None and count != rows:
+    if count != rows:
         raise BlobFormatError(f"{KIND} blob: {count} rows, {rows} by the routing blob")
-    reader.expect(SECTION, count * _IDENTITY.itemsize)
+    reader.expect(SECTION, rows * _IDENTITY.itemsize)
     return reader
 
 
-def read(source: BinaryIO, rows: int | None = None) -> NDArray[np.uint64]:
+def read(source: BinaryIO, rows: int) -> NDArray[np.uint64]:
     """Return `(n, 2) uint64`, the identities of all rows; arguments and errors as of `open_reader`.
 
     Raises:
         ChecksumError: they are not as they were written.
     """
-    reader = open_reader(source, rows)
-    return read_all(reader, reader.section_length(SECTION) // _IDENTITY.itemsize)
+    return read_all(open_reader(source, rows), rows)
 
 
 def read_all(reader: ContainerReader, rows: int) -> NDArray[np.uint64]:

@@ -184,10 +184,10 @@ def _check_rows_blob(
     where = f"{version.file_of(shard)}: shard {shard.shard_id}"
     with version.files(io) as files:
         reader = rows_blob.open_reader(shard_blobs(files, version, shard).rows.open())
+        apart = identities_of(files, version, shard)
         try:
             reader.verify()
-            apart = identities_of(files, version, shard)
-            if apart is None and shard.kind == "delta" and "iden" not in reader:
+            if apart is None and shard.kind == "delta" and identities_blob.SECTION not in reader:
                 # Rows of deltas go into shards with their identities.
                 raise PuffinFormatError("no blob has the identities of its rows")
             if apart is not None:

@@ -187,7 +187,7 @@ class VersionFiles:
     """Blobs of one version, each file opened when something of it is first read.
 
     with version.files(io) as files:
-        rows = files.only("puffin-ann-rows-v1", shard=3).read()
+        rows = files.only("puffin-ann-rows-v2", shard=3).read()
 
     Args:
         io: reads the files.

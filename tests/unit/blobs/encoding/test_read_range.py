@@ -290,7 +290,7 @@ def test_vectors_of_a_shard_are_read_by_ranges_out_of_its_file(tmp_path):
 
 def test_checksums_of_blocks_take_a_fortieth_of_a_per_cent():
     blob = written(identities.write, LONG_ROWS.identities)
-    container = identities.open_reader(io.BytesIO(blob))
+    container = identities.open_reader(io.BytesIO(blob), len(LONG_ROWS))
     container.verify()
     assert list(container.sections)[-1] == block_sums.KIND
     large = length_of([56, 1 << 26, 1 << 28], by_ranges=True)

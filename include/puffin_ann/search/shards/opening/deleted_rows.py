@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 from io import BytesIO
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from puffin_ann.ann.core.memmap import read_only
-from puffin_ann.blobs.encoding.container import ContainerReader
 from puffin_ann.blobs.shards import identities as identities_blob
 from puffin_ann.blobs.shards import rows as rows_blob
 from puffin_ann.blobs.shards.rows import Rows
@@ -148,7 +148,7 @@ def find_deleted(
     found = None
     if identities:
         wanted = np.concatenate([newly, deleted])
-        found = _identities(files, version, shard, rows_blob.open_reader(content), wanted)
+        found = _identities(files, version, shard, content, wanted)
     columns = (rows.file_ids, rows.row_groups, rows.offsets)
     places = np.stack([column[newly] for column in columns], axis=1).astype(np.uint32)
     return DeletedOfShard(newly, deleted, places, found)
@@ -158,7 +158,7 @@ def _identities(
     files: VersionFiles,
     version: IndexVersion,
     shard: ShardEntry,
-    rows: ContainerReader,
+    rows: BinaryIO,
     ordinals: NDArray[np.int64],
 ) -> NDArray[np.uint64] | None:
     """Return `(m, 2) uint64`, the identities of some rows; None if they have none to be found by.
@@ -174,7 +174,7 @@ def _identities(
         return np.zeros((0, 2), np.uint64)
     apart = identities_of(files, version, shard)
     if apart is None:
-        return rows_blob.read_identities(rows, shard.rows, ordinals)
+        return rows_blob.read_identities(rows_blob.open_reader(rows), shard.rows, ordinals)
     is_large = apart.metadata.length > LARGE
     content = apart.open() if is_large else BytesIO(apart.read())
     reader = identities_blob.open_reader(content, shard.rows)
