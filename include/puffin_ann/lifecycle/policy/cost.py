@@ -64,8 +64,9 @@ def masked(state: IndexState, shard: ShardState, deleted: int) -> Cost:
 
 
 def remapped(state: IndexState, shard: ShardState, deleted: int) -> Cost:
-    """Write the rows blob again, and tombstones."""
-    kept = _kept(state, shard.all_bytes - shard.rows_bytes, read=2 * shard.rows_bytes)
+    """Write the rows blob again, and tombstones; rows are found again by their identities."""
+    read = 2 * shard.rows_bytes + shard.identity_bytes
+    kept = _kept(state, shard.all_bytes - shard.rows_bytes, read)
     return replace(kept, written=shard.rows_bytes + masked(state, shard, deleted).written)
 
 
