@@ -39,6 +39,17 @@ class Decisions:
         self._known[question] = found, asked + max(1, asked // AGAIN)
         return found
 
+    def last(self, question: Hashable) -> Any:
+        """Return what was decided last, though it may be time to decide again; None if nothing."""
+        known = self._known.get(question)
+        return None if known is None else known[0]
+
+    def doubt(self, question: Hashable) -> None:
+        """Have a question decided again, however few have asked since."""
+        known = self._known.get(question)
+        if known is not None:
+            self._known[question] = known[0], -1
+
     def latest(self, question: Hashable, find: Callable[[], Answer]) -> Answer:
         """Return what was found of a question, if it was the latest, or find it.
 

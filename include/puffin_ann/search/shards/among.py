@@ -122,12 +122,16 @@ class _Asked:
         self._wanted, self._allowed, self._share = wanted, allowed, share
         self._wide = among._width(wanted.k, wanted.width)
         self._key = wanted, size_of(len(queries)), allowed.gathered is None
+        self._sifting = "sift", self._key
         self.shards = 0
         self._shares: dict[int, Vectors] = {}
 
     def is_to_try(self) -> bool:
         """Tell whether to sift may pay, or what lies near the queries is to be known by that."""
         allowed = self._allowed
+        last = allowed.decisions.last(self._sifting)
+        if last is not None and last[0]:  # it paid: whether it does still is found out at once
+            return True
         is_seen = allowed.sifted.seen > 0 or allowed.share == 1.0
         return allowed.decisions.of(
             ("try", self._key, is_seen),
@@ -152,9 +156,20 @@ class _Asked:
 
     def pays(self) -> bool:
         """Tell whether to sift is expected to cost least."""
-        return self._allowed.decisions.of(("sift", self._key), self._allowed.asked, self._pays)
+        return self._weighed()[0]
 
-    def _pays(self) -> bool:
+    def _weighed(self) -> tuple[bool, float]:
+        """Tell whether to sift is expected to cost least; and see `Costs.gain_of_gathering`."""
+        return self._allowed.decisions.of(self._sifting, self._allowed.asked, self._weigh)
+
+    def _weigh(self) -> tuple[bool, float]:
+        if not self._is_cheapest():
+            return False, 1.0
+        allowed = self._allowed
+        effort = self._effort(allowed.sifted.near(self._share))
+        return True, self._among._costs.gain_of_gathering(effort, allowed, len(self._queries))
+
+    def _is_cheapest(self) -> bool:
         allowed, queries = self._allowed, len(self._queries)
         share = allowed.sifted.near(self._share)
 
@@ -191,7 +206,7 @@ class _Asked:
         found = self._sift_together(share) if asked.all() else None
         sources, sights = self._sift_apart(asked, share) if found is None else found
         if found is not None and len(asked) == 1:
-            return sources, self._tell_of_one(sources[0].distances, sights[0], share)
+            return sources, self._tell_of_one(sources[0].distances, sights[0])
         distances = sources[0].distances
         if len(sources) > 1:
             distances = np.concatenate([source.distances for source in sources], axis=1)
@@ -202,17 +217,18 @@ class _Asked:
         sifted.add_rows(*_seen(sights))
         if (done != asked).any():
             sifted.add_short(*_seen(sights[asked & ~enough]))
-        left_alone = 1.0 - self._gain_of_gathering(share)
+        left_alone = 1.0 - self._weighed()[1]
         self._allowed.settled += left_alone * int(np.count_nonzero(done))
+        if not asked.all():  # how these fared tells what is to be done with the others
+            self._allowed.decisions.doubt(self._sifting)
         return sources, enough
 
-    def _tell_of_one(self, distances: Vectors, sight: Vectors, share: float) -> NDArray[np.bool_]:
+    def _tell_of_one(self, distances: Vectors, sight: Vectors) -> NDArray[np.bool_]:
         """Tell whether a query alone has enough, (1,) bool, and note it: `sift` in fewer steps.
 
         Args:
             distances: (1, m), of what was found, ascending.
             sight: (3,), see `Sight`.
-            share: see `sift`.
         """
         allowed, k = self._allowed, self._wanted.k
         horizon, seen, through = float(sight[HORIZON]), int(sight[SEEN]), int(sight[THROUGH])
@@ -220,19 +236,10 @@ class _Asked:
         is_enough = is_enough and through >= ways.EVEN * self._share * seen
         allowed.sifted.add_rows(seen, through)
         if is_enough:
-            allowed.settled += 1.0 - self._gain_of_gathering(share)
+            allowed.settled += 1.0 - self._weighed()[1]
         else:
             allowed.sifted.add_short(seen, through)
         return np.array([is_enough])
-
-    def _gain_of_gathering(self, share: float) -> float:
-        """Return what queries that are sifted so would gain by rows being copied, as a share."""
-        costs, allowed, queries = self._among._costs, self._allowed, len(self._queries)
-        return allowed.decisions.of(
-            ("gain", self._key),
-            allowed.asked,
-            lambda: costs.gain_of_gathering(self._effort(share), allowed, queries),
-        )
 
     def search(self, left: Vectors) -> list[Source]:
         """Answer queries otherwise."""

@@ -14,15 +14,16 @@ from puffin_ann.ann.signs.sign_rows import are_soonest_to_begin, threads_of
 from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.conditions.expected import ASKED, CALLED_FOR_GATHERED, SEARCHED
-from puffin_ann.search.conditions.paces import LEAST_QUERIES, STEP_ALONE, Work, learn, note
+from puffin_ann.search.conditions.paces import LEAST_QUERIES, STEP_ALONE, Work, learn, note, pace
 from puffin_ann.search.explain.explanation import Among, Way, way_of
 from puffin_ann.search.version.index_version import IndexVersion
 
 ROWS_THAT_TELL = 16384
 """To compare fewer takes less than what is done for each query beside, which no figure counts."""
 
-SECONDS_THAT_TELL = 100e-6
-"""Of a walk that takes less, most is the way there and back."""
+SECONDS_THAT_TELL = 40e-6
+"""Of work that was measured to take less elsewhere, most is the way there and back. What it is
+expected to take here does not count: it would be found to take longer, and never less again."""
 
 
 class Costs:
@@ -171,7 +172,7 @@ class Costs:
         wide = [width for width in widths.ravel().tolist() if width]  # few: NumPy takes longer
         width, rows = sum(wide) / queries, k * len(wide) / queries
         cost = queries * ways.sifted(algorithm, self._routing.dimension, width, rows, queries)
-        if queries < LEAST_QUERIES and cost >= SECONDS_THAT_TELL:
+        if queries < LEAST_QUERIES and cost >= SECONDS_THAT_TELL * pace(Work.WALK_ALONE, algorithm):
             learn(Work.WALK_ALONE, algorithm, cost, seconds, STEP_ALONE)
 
     def note_comparison(
@@ -189,7 +190,7 @@ class Costs:
         if not by_signs:
             used = max(1, min(threads, rows // ROWS_WORTH_A_THREAD))
             note(Work.COMPARE, "", cost, used * seconds, queries)
-        elif cost >= SECONDS_THAT_TELL:
+        elif cost >= SECONDS_THAT_TELL * pace(Work.COMPARE_BY_SIGNS):
             used = threads_of(rows, queries, threads)
             learn(Work.COMPARE_BY_SIGNS, "", cost, used * seconds, STEP_ALONE)
 

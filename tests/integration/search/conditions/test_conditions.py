@@ -3,6 +3,7 @@
 import json
 import logging
 from dataclasses import replace
+from itertools import repeat
 from random import Random
 
 import numpy as np
@@ -406,6 +407,7 @@ def test_who_would_gain_nothing_has_no_part_in_copying_rows(words, monkeypatch, 
     builds.build(builds.declaration(algorithm="vamana"), "run")
     index = open_index(words.refresh(), builds.INDEX)
     monkeypatch.setattr(Costs, "gain_of_gathering", lambda *_: gain)
+    monkeypatch.setattr(Costs, "sifting_pays", lambda *_: repeat(True))
     index._shards.way = ways.Way.SIFT
     where, queries = "id < 50", len(QUERIES)
     index.search(QUERIES, 2, where=where)
