@@ -27,12 +27,12 @@ print(time.perf_counter() - began, imported - began)
 
 def measure(name: str, rounds: int) -> Result:
     """Build an index, search it once to fill the caches, then in fresh processes."""
-    from puffin_ann.lifecycle.runtime.runners import InProcess
-
     data = load(name)
     with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
         folder = Path(temporary)
         lakehouse.configure(folder)
+        from puffin_ann.lifecycle.runtime.runners import InProcess
+
         lakehouse.create_table(data.vectors)
         lakehouse.build(lakehouse.declared(), "bench", InProcess())
         query = folder / "query.npy"

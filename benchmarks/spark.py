@@ -27,10 +27,6 @@ def measure(name: str, rounds: int) -> Result:
     """
     from pyspark.sql import SparkSession
 
-    from puffin_ann.lifecycle.spark.daemon_prestart import daemon_ahead
-    from puffin_ann.lifecycle.spark.session import worker_conf
-    from puffin_ann.settings import settings
-
     data = load(name)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "include"), str(ROOT)])
@@ -42,7 +38,10 @@ def measure(name: str, rounds: int) -> Result:
         lakehouse.configure(Path(temporary))
         lakehouse.create_table(data.vectors)
         from puffin_ann.lifecycle.runtime.runners import InProcess
+        from puffin_ann.lifecycle.spark.daemon_prestart import daemon_ahead
         from puffin_ann.lifecycle.spark.runner import OnSpark
+        from puffin_ann.lifecycle.spark.session import worker_conf
+        from puffin_ann.settings import settings
 
         for number in range(rounds):
             quiet = {
