@@ -303,7 +303,7 @@ class Index(BoundVersion):
 
         Args:
             lookups: have the rows of all values of included columns at hand in this process, too,
-                for conditions; as far as they fit.
+                for conditions, as far as they fit; and the kernels that searches call.
 
         Raises:
             DamagedIndexError: one cannot be read, and no other version can answer.
@@ -313,7 +313,7 @@ class Index(BoundVersion):
 
         def bring(index: Index) -> None:
             if index._files is None:
-                index._shards.warm(places=lookups)
+                index._shards.warm(for_searches=lookups)
                 if lookups:
                     index._conditions.warm(index.table, index.version, index.view, index._kept)
 

@@ -6,5 +6,5 @@ rows that are not live; `range` gives the shards and rows that a range search co
 answers under conditions: `sifting` tries near rows first, `comparison` compares all that may be
 answered, `costs` tells where that pays. `several` has shards answer a few queries in one call.
 `by_ranges` has `cold` search shards that are not on local disk by ranges of their blobs, and
-`meanwhile` those that are too small for that are opened.
+`meanwhile` those that are too small for that are opened. `warming` loads what searches call.
 """

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from puffin_ann.ann.core import blas
+from puffin_ann.ann.core.metrics import METRICS
 from puffin_ann.declaration import EXACT
 from puffin_ann.lake.read.data.row_vectors import RowVectorReader
 from puffin_ann.search.cache.local_cache import LocalCache
@@ -19,7 +20,7 @@ from puffin_ann.search.conditions import ways
 from puffin_ann.search.conditions.allowed_rows import AllowedRows
 from puffin_ann.search.explain.explanation import ShardWay
 from puffin_ann.search.explain.recorder import current, enter
-from puffin_ann.search.merge import Source, count_found
+from puffin_ann.search.merge import Source, count_found, merge
 from puffin_ann.search.range_search import Part
 from puffin_ann.search.shards.among import Among, Wanted
 from puffin_ann.search.shards.by_ranges import ByRanges
@@ -32,6 +33,7 @@ from puffin_ann.search.shards.range import shard_parts, shards_within
 from puffin_ann.search.shards.reach import Reach
 from puffin_ann.search.shards.routes import Routes
 from puffin_ann.search.shards.several.few import FEW, Few, FewQueries
+from puffin_ann.search.shards.warming import load_kernels
 from puffin_ann.search.version.index_version import IndexVersion
 from puffin_ann.search.version.snapshot_view import SnapshotView
 from puffin_ann.settings import CacheMode, settings
@@ -259,15 +261,23 @@ class ShardTier:
         """Ids of the shards that could not be read."""
         return self._opened.damaged
 
-    def warm(self, *, places: bool = False) -> None:
+    def warm(self, *, for_searches: bool = False) -> None:
         """Bring every shard to local disk; raises as searches do.
 
         Args:
-            places: note where live rows are, for conditions.
+            for_searches: load what they call, and note where live rows are, for conditions.
         """
-        self._opened.open_all()
-        if places:
+        shards = self._opened.open_all()
+        if for_searches:
             self._opened.find_places()
+            if self._routing.vectors == "float32":
+                load_kernels(shards, METRICS[self._routing.metric], self._search_for_few)
+
+    def _search_for_few(self, queries: NDArray[np.float32]) -> None:
+        """Find the nearest row of each query, and ask for routes as conditions do."""
+        self.routes.nearest(queries, 1)
+        sources, _ = self.search(queries, 1)
+        merge(sources, 1)
 
     @property
     def ranges_read(self) -> int:
