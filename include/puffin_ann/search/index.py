@@ -303,7 +303,8 @@ class Index(BoundVersion):
 
         Args:
             lookups: have the rows of all values of included columns at hand in this process, too,
-                for conditions, as far as they fit; and the kernels that searches call.
+                for conditions, as far as they fit; and the kernels that searches call, where shards
+                have their vectors as they are.
 
         Raises:
             DamagedIndexError: one cannot be read, and no other version can answer.

@@ -219,7 +219,8 @@ class _Asked:
             sifted.add_short(*_seen(sights[asked & ~enough]))
         left_alone = 1.0 - self._weighed()[1]
         self._allowed.settled += left_alone * int(np.count_nonzero(done))
-        if not asked.all():  # how these fared tells what is to be done with the others
+        is_first = bool(asked[0]) and not asked.all()
+        if is_first and (done != asked).any():  # which tells what is to be done with the others
             self._allowed.decisions.doubt(self._sifting)
         return sources, enough
 

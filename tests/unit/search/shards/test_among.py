@@ -45,17 +45,51 @@ def test_a_query_alone_is_judged_as_each_of_two(distances, sight):
     assert noted_of_both == [2 * number for number in noted]
 
 
-def test_what_the_first_of_a_batch_tell_decides_on_the_others():
+def of_a_batch(near):
+    """Return queries of which none has enough unless they are near, and how often was weighed."""
     allowed = SimpleNamespace(sifted=Sifted(), settled=0.0, asked=8, decisions=Decisions())
-    asked = object.__new__(_Asked)
+    asked, weighed = object.__new__(_Asked), []
     asked._allowed, asked._wanted, asked._share = allowed, Wanted(K, None, None), SHARE
     asked._sifting = "sift"
-    asked._weigh = lambda: (allowed.sifted.short == 0, 0.0)
-    none = Source(np.full((8, K), -1), np.full((8, K), np.inf, np.float32), None)
-    sights = np.tile(np.array([1.0, 40, 0], np.float32), (8, 1))
-    asked._sift_apart = lambda queries, _: ([none], sights)
+
+    def weigh():
+        weighed.append(allowed.sifted.queries)
+        return allowed.sifted.short == 0, 0.0
+
+    asked._weigh = weigh
+    distances = np.zeros((8, K), np.float32) if near else np.full((8, K), np.inf, np.float32)
+    source = Source(np.zeros((8, K), np.int64), distances, None)
+    sights = np.tile(np.array([1.0, 40, 40 if near else 0], np.float32), (8, 1))
+    asked._sift_apart = lambda queries, _: ([source], sights)
+    return asked, weighed
+
+
+def sift(asked, part):
+    _, enough = asked.sift(part, SHARE)
+    asked._allowed.sifted.add(enough[part])
+
+
+def test_what_the_first_of_a_batch_tell_decides_on_the_others():
+    asked, _ = of_a_batch(near=False)
     assert asked.pays()
-    first = np.arange(8) < 2
-    _, enough = asked.sift(first, SHARE)
-    allowed.sifted.add(enough[first])
+    sift(asked, np.arange(8) < 2)
     assert not asked.pays()
+
+
+def test_what_pays_is_not_found_out_again_where_the_first_of_a_batch_have_enough():
+    asked, weighed = of_a_batch(near=True)
+    for _ in range(5):
+        for part in (np.arange(8) < 2, np.arange(8) >= 2):
+            assert asked.pays()
+            sift(asked, part)
+    assert len(weighed) == 1
+
+
+def test_what_pays_is_found_out_once_more_a_batch_where_the_first_have_not():
+    asked, weighed = of_a_batch(near=False)
+    asked.pays()
+    sift(asked, np.arange(8) < 2)
+    sift(asked, np.arange(8) >= 2)
+    asked.pays()
+    asked.pays()
+    assert len(weighed) == 2
