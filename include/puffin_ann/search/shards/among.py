@@ -103,7 +103,7 @@ class Among:
             enter("search the index")
         if not share or not (is_told or asked.is_to_try()):
             return self._search(queries, *wanted, allowed)
-        pays = (lambda: True) if is_told else asked.pays
+        pays = (lambda _: True) if is_told else asked.pays
         sources = sift_first(queries, asked.sift, pays, asked.search, allowed.sifted, share)
         return sources, asked.shards
 
@@ -154,8 +154,10 @@ class _Asked:
             allowed, len(queries), fits=allowed.can_be_gathered(queries.shape[1]), is_told=False
         )
 
-    def pays(self) -> bool:
-        """Tell whether to sift is expected to cost least."""
+    def pays(self, are_short: bool = False) -> bool:
+        """Tell whether to sift is expected to cost least: anew, if queries before are short."""
+        if are_short:
+            self._allowed.decisions.doubt(self._sifting)
         return self._weighed()[0]
 
     def _weighed(self) -> tuple[bool, float]:
@@ -219,9 +221,6 @@ class _Asked:
             sifted.add_short(*_seen(sights[asked & ~enough]))
         left_alone = 1.0 - self._weighed()[1]
         self._allowed.settled += left_alone * int(np.count_nonzero(done))
-        is_first = bool(asked[0]) and not asked.all()
-        if is_first and (done != asked).any():  # which tells what is to be done with the others
-            self._allowed.decisions.doubt(self._sifting)
         return sources, enough
 
     def _tell_of_one(self, distances: Vectors, sight: Vectors) -> NDArray[np.bool_]:

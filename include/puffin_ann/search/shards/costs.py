@@ -23,7 +23,7 @@ ROWS_THAT_TELL = 16384
 
 SECONDS_THAT_TELL = 40e-6
 """Of work that was measured to take less elsewhere, most is the way there and back. What it is
-expected to take here does not count: it would be found to take longer, and never less again."""
+expected to take here does not count: once that is too little, nothing more would be learned."""
 
 
 class Costs:

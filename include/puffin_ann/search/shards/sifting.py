@@ -19,7 +19,7 @@ Sift = Callable[[NDArray[np.bool_], float], tuple[list[Source], NDArray[np.bool_
 def sift_first(
     queries: NDArray[np.float32],
     sift: Sift,
-    pays: Callable[[], bool],
+    pays: Callable[[bool], bool],
     search: Callable[[NDArray[np.float32]], list[Source]],
     sifted: Sifted,
     share: float,
@@ -29,12 +29,13 @@ def sift_first(
     Args:
         queries: (q, d) float32.
         sift: see `Sift`.
-        pays: tells whether to sift is expected to cost least; asked again after a few queries.
+        pays: tells whether to sift is expected to cost least; asked again after a few queries, and
+            told whether any of those was left short.
         search: returns the answers of some queries otherwise.
         sifted: is told how the queries fared.
         share: of all rows that may be answered.
     """
-    is_paying = pays()
+    is_paying = pays(False)
     # A few, as if nothing were known of the rows near them: others may ask now.
     turns = 0 if is_paying else sifted.take_turn(len(queries))
     if not (is_paying or turns):
@@ -49,7 +50,7 @@ def sift_first(
     for part in (slice(first), slice(first, None)):
         if not left[part].any():
             break
-        if part.start and not (is_paying := pays()):
+        if part.start and not (is_paying := pays(bool(left[: part.start].any()))):
             break
         expected = _expect(sifted, share, is_paying=is_paying)
         asked = np.zeros(len(queries), np.bool_)

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from puffin_ann.search.conditions.decisions import Decisions
 from puffin_ann.search.conditions.sifted import Sifted
+from puffin_ann.search.conditions.ways import tried
 from puffin_ann.search.merge import Source
 from puffin_ann.search.shards.among import Wanted, _Asked
+from puffin_ann.search.shards.sifting import sift_first
 
 K, SHARE = 3, 0.25
 
@@ -45,51 +47,36 @@ def test_a_query_alone_is_judged_as_each_of_two(distances, sight):
     assert noted_of_both == [2 * number for number in noted]
 
 
-def of_a_batch(near):
-    """Return queries of which none has enough unless they are near, and how often was weighed."""
-    allowed = SimpleNamespace(sifted=Sifted(), settled=0.0, asked=8, decisions=Decisions())
-    asked, weighed = object.__new__(_Asked), []
+def batches(near, count=1):
+    """Return how often a way was weighed for batches of 100, and how many queries were sifted."""
+    many, weighed, sifted = 100, [], []
+    allowed = SimpleNamespace(sifted=Sifted(), settled=0.0, asked=many, decisions=Decisions())
+    asked = object.__new__(_Asked)
     asked._allowed, asked._wanted, asked._share = allowed, Wanted(K, None, None), SHARE
     asked._sifting = "sift"
+    distances = np.full((many, K), 0.0 if near else np.inf, np.float32)
+    source = Source(np.zeros((many, K), np.int64), distances, None)
+    sights = np.tile(np.array([1.0, 40, 40 if near else 0], np.float32), (many, 1))
 
     def weigh():
         weighed.append(allowed.sifted.queries)
         return allowed.sifted.short == 0, 0.0
 
-    asked._weigh = weigh
-    distances = np.zeros((8, K), np.float32) if near else np.full((8, K), np.inf, np.float32)
-    source = Source(np.zeros((8, K), np.int64), distances, None)
-    sights = np.tile(np.array([1.0, 40, 40 if near else 0], np.float32), (8, 1))
-    asked._sift_apart = lambda queries, _: ([source], sights)
-    return asked, weighed
+    def sift_apart(queries, _):
+        sifted.append(int(queries.sum()))
+        return [source], sights
+
+    asked._weigh, asked._sift_apart = weigh, sift_apart
+    asked._sift_together = lambda _: None
+    for _ in range(count):
+        queries = np.zeros((many, 2), np.float32)
+        sift_first(queries, asked.sift, asked.pays, lambda _: [], allowed.sifted, SHARE)
+    return len(weighed), sum(sifted)
 
 
-def sift(asked, part):
-    _, enough = asked.sift(part, SHARE)
-    asked._allowed.sifted.add(enough[part])
-
-
-def test_what_the_first_of_a_batch_tell_decides_on_the_others():
-    asked, _ = of_a_batch(near=False)
-    assert asked.pays()
-    sift(asked, np.arange(8) < 2)
-    assert not asked.pays()
+def test_no_more_of_a_batch_is_sifted_where_its_first_queries_are_left_short():
+    assert batches(near=False) == (2, tried(100))
 
 
 def test_what_pays_is_not_found_out_again_where_the_first_of_a_batch_have_enough():
-    asked, weighed = of_a_batch(near=True)
-    for _ in range(5):
-        for part in (np.arange(8) < 2, np.arange(8) >= 2):
-            assert asked.pays()
-            sift(asked, part)
-    assert len(weighed) == 1
-
-
-def test_what_pays_is_found_out_once_more_a_batch_where_the_first_have_not():
-    asked, weighed = of_a_batch(near=False)
-    asked.pays()
-    sift(asked, np.arange(8) < 2)
-    sift(asked, np.arange(8) >= 2)
-    asked.pays()
-    asked.pays()
-    assert len(weighed) == 2
+    assert batches(near=True, count=5) == (1, 500)
